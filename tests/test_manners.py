@@ -1,4 +1,4 @@
-"""MXNet's ways where they differ from NumPy's, and NumPy's everyday methods of arrays."""
+"""MXNet's behaviour where it differs from NumPy's, and NumPy's everyday array methods."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_numpys_default_dtypes() -> None:
         assert made.dtype == "int64"
 
 
-#: Functions of integers whose results have a fraction.
+#: Functions of integers whose results are fractional.
 OF_INTEGERS = {
     "sqrt": np.sqrt, "exp": np.exp, "atan2": lambda x: np.atan2(x, x), "divide": lambda x: x / 2,
     "times": lambda x: x * 0.5, "power": lambda x: x**-0.5, "mean": np.mean, "std": np.std,
@@ -366,7 +366,7 @@ def test_memory_as_numpy_names_it() -> None:
     assert (x.flags.f_contiguous, x.T.flags.f_contiguous) == (False, True)
     n = x.asnumpy()
     for ours, same in ((x, n), (x.T, n.T), (x[:, 1], n[:, 1]), (x[::-1, ::2], n[::-1, ::2])):
-        assert ours.strides == same.strides, "in bytes"
+        assert ours.strides == same.strides, "strides are in bytes"
 
 
 def test_tofile(tmp_path: Any) -> None:

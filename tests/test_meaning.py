@@ -62,7 +62,7 @@ def test_programs(target: str, case: Case) -> None:
 @examples(20)
 @given(case=programs(rows=True))
 def test_rows_along_or_across(target: str, case: Case) -> None:
-    """Short ones are turned, and several make a vector; long ones are not."""
+    """Short rows are turned, so that several fill a vector; long rows are not."""
     test_programs.hypothesis.inner_test(target, case)
 
 
@@ -70,7 +70,7 @@ def test_rows_along_or_across(target: str, case: Case) -> None:
 @examples(6)
 @given(product=products())
 def test_products(target: str, product: Product) -> None:
-    """In loops and in tiles: a schedule changes nothing."""
+    """The product in loops and in tiles: the schedule does not change the result."""
     plain, case = product.plain(), product.planned(TARGETS[target])
     _, wanted = outcome(plain, meant)
     _, looped = outcome(plain, partial(compiled, target))
@@ -85,7 +85,7 @@ def test_products(target: str, product: Product) -> None:
 @examples(10)
 @given(product=products())
 def test_parts_of_products(target: str, product: Product) -> None:
-    """A range of tiles is the same rows and columns for all, in whatever order they follow."""
+    """A range of tiles is the same rows and columns for all, in whatever order the tiles are."""
     case = product.in_part(TARGETS[target])
     _, told = outcome(case, meant)
     _, got = outcome(case, partial(compiled, target))
@@ -96,7 +96,7 @@ def test_parts_of_products(target: str, product: Product) -> None:
 def test_walks_do_not_spill_into_interleaved_outputs(
     target: str,
 ) -> None:
-    """These are written together; a dear value is computed again."""
+    """Interleaved outputs are written together, and an expensive value is computed again."""
     record = Recorder()
     x = record.load(0, int32)
     dear = x // 3 % 7 // 2
@@ -116,7 +116,7 @@ def test_walks_do_not_spill_into_interleaved_outputs(
 @pytest.mark.parametrize("target", RUNNABLE)
 @pytest.mark.parametrize("passes", (1, 2))
 def test_few_columns_are_woven(target: str, passes: int) -> None:
-    """Of any number of columns and rows, whether these follow one another or not."""
+    """Any number of columns and rows, with and without a gap between the rows."""
     record = Recorder()
     x = record.load(0, float32)
     found = [record.reduce("sum", x), record.reduce("max", x)]
@@ -148,7 +148,7 @@ def test_few_columns_are_woven(target: str, passes: int) -> None:
 def test_columns_of_large_arrays_go_by_strips(
     target: str, passes: int, rows: int, columns: int
 ) -> None:
-    """Several strips, blocks of sums and blocks of these; ranges of columns that end anywhere."""
+    """Several strips, blocks of sums and blocks of such blocks; column ranges with any ends."""
     record = Recorder()
     x = record.load(0, float32)
     found = [record.reduce("sum", x), record.reduce("argmax", x)]
@@ -174,14 +174,14 @@ def test_columns_of_large_arrays_go_by_strips(
 
 
 def test_the_page_shows_what_is_true() -> None:
-    """What docs/internals/kernels.md prints in Python, so printed."""
+    """The Python examples in docs/internals/kernels.md print what the page says."""
     found = doctest.testfile(str(PAGE), module_relative=False)
     assert found.attempted > 20 and not found.failed
 
 
 @pytest.mark.skipif("avx2" not in RUNNABLE, reason="the page shows code for AVX2")
 def test_the_page_shows_what_is_compiled(tmp_path: Path) -> None:
-    """The program its shell line prints, and where in the cache's file the object begins."""
+    """The page's shell line prints its listing, and the object begins where the page says."""
     text = PAGE.read_text()
     line, listing = re.findall(r"python -c '\n(.*?)'\n    (gemel: compiling.*?)\n\n", text, re.S)[0]
     given = {"GEMEL_CACHE": str(tmp_path), "GEMEL_TARGET": "avx2", "GEMEL_DEBUG": "2"}
@@ -197,12 +197,12 @@ def test_the_page_shows_what_is_compiled(tmp_path: Path) -> None:
 
 
 def test_a_sum_of_a_product_is_rounded_once() -> None:
-    """Cases that float64 would round to a tie, or beyond the largest, or below the smallest."""
+    """In float64 these would round to a tie, above the largest float32 or below the smallest."""
     tiny, most = 2.0**-149, float(numpy.finfo("float32").max)
     cases = [
-        (1 + 2.0**-12, 1 + 2.0**-12, 2.0**-60, 1 + 2.0**-11 + 2.0**-23),  # a tie, and a little
+        (1 + 2.0**-12, 1 + 2.0**-12, 2.0**-60, 1 + 2.0**-11 + 2.0**-23),  # just off a tie
         (1 + 2.0**-12, 1 + 2.0**-12, -(2.0**-60), 1 + 2.0**-11),
-        (1 + 2.0**-12, 1 + 2.0**-12, 0.0, 1 + 2.0**-11),  # the tie: to even
+        (1 + 2.0**-12, 1 + 2.0**-12, 0.0, 1 + 2.0**-11),  # a tie rounds to even
         (most, 1.0, 2.0**102, most),
         (most, 1.0, 2.0**103, math.inf),
         (tiny, 0.5, 0.0, 0.0),

@@ -12,7 +12,7 @@ from gemel import _core, device
 
 
 def run(code: str) -> list[str]:
-    """What a fresh process prints."""
+    """Run code in a fresh process; returns the words it prints."""
     found = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=600
     )

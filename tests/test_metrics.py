@@ -1,4 +1,4 @@
-"""Metrics: what MXNet 1.9.1 has no table of, users' own, and that `update` waits for nothing."""
+"""Metrics without a table from MXNet 1.9.1, and users' own; and `update` never waits."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_custom():
 
 @metric.register
 class Largest(metric.EvalMetric):
-    """As users of MXNet write it."""
+    """A metric in the style of MXNet's users."""
 
     def __init__(self, name="largest", **settings):
         super().__init__(name, **settings)
@@ -205,12 +205,12 @@ def test_update_waits_for_nothing(name, settings, label):
     made, pred = metric.create(name, **settings), np.array([[0.25, 0.75], [0.5, 0.5]])
     label = np.array(label)
     with reader(pred):
-        pred *= 1  # not ready
+        pred *= 1  # pred is not ready yet
         made.update(label, pred)
     made.update(label, pred)
     once = metric.create(name, **settings)
     once.update(label, pred)
-    once.update(nd.array(label), nd.array(pred))  # whose comparisons are floats
+    once.update(nd.array(label), nd.array(pred))  # comparisons of NDArrays give floats
     assert made.get() == once.get()
 
 
@@ -265,7 +265,7 @@ def test_numpy_arrays_lists_and_other_dtypes():
     made.update(numpy.ones(4), numpy.zeros(4, "float16"))
     assert made.get()[1] == 1.0
     made = metric.Loss()
-    for _ in range(3):  # sums are in double precision
+    for _ in range(3):  # sums are kept in double precision
         made.update(None, np.full((1000,), 60000, dtype="float16"))
     assert made.get()[1] == pytest.approx(60000)
 

@@ -22,7 +22,7 @@ from gemel.gluon.model_zoo.vision.store import PretrainedFileError
 HERE = Path(__file__).parent / "references"
 EXPECTED: dict[str, Any] = json.loads((HERE / "zoo.json").read_text())
 SMALL = EXPECTED.pop("small")
-#: The quick ones; the others are compared by `make slow`.
+#: The quick networks; `make slow` compares the others.
 QUICK = {
     "mobilenet0.25",
     "mobilenetv2_0.25",
@@ -62,7 +62,7 @@ def test_results(name: str) -> None:
 
 
 def test_a_file_mxnet_wrote() -> None:
-    """Also for images of another size and batch than any before."""
+    """A loaded network also accepts another image size and batch size."""
     net = vision.ResNetV2(vision.BottleneckV2, [1, 1], [4, 8, 16], classes=3, thumbnail=True)
     net.load_parameters(str(HERE / "zoo_small.bin"))
     x = image(8, batch=2)
@@ -75,7 +75,7 @@ def test_a_file_mxnet_wrote() -> None:
 
 @pytest.mark.parametrize(("name", "count"), [("small", 2_542_856), ("large", 5_483_032)])
 def test_the_third_mobilenet(name: str, count: int) -> None:
-    """Which MXNet lacks: as many numbers as the paper's networks have in torchvision."""
+    """MXNet lacks it: the number of parameters is that of torchvision's networks."""
     net = vision.get_model(f"mobilenetv3_{name}")
     net.infer_shape(np.zeros((1, 3, 224, 224)))
     trained = [p for p in net.collect_params().values() if p.grad_req != "null"]
@@ -103,7 +103,7 @@ def test_pretrained(tmp_path: Any) -> None:
 
 
 def test_other_classes_on_the_same_features() -> None:
-    """As one fine-tunes a network."""
+    """As in fine-tuning: the features come from another network, the output layer is new."""
     source = vision.resnet18_v2(classes=10)
     net = vision.resnet18_v2(classes=2)
     net.features = source.features

@@ -1,4 +1,4 @@
-"""Monitor: what layers and operations give, every so many batches."""
+"""Monitor: statistics of what layers and operations compute, once every few batches."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_layers_every_second_batch(hybridized: bool, array: Any) -> None:
     ]
     assert values["net_b_output"] == pytest.approx(numpy.sqrt((81 + 441) / 2))
     assert values["net_a_weight"] == 1 and values["net_a_bias"] == 0
-    assert not any(block._forward_hooks for block in (net, *net)), "nothing stays behind"
+    assert not any(block._forward_hooks for block in (net, *net)), "every hook is removed"
 
 
 def test_names_and_statistics(caplog: Any) -> None:
@@ -111,7 +111,7 @@ def test_executors() -> None:
 @pytest.mark.parametrize("hybridized", [False, True])
 @pytest.mark.parametrize("array", [np.array, nd.array])
 def test_statistics_are_of_the_class_given(hybridized: bool, array: Any) -> None:
-    """Also of what layers have inside, and of parameters, as statistics of MXNet 1 expect."""
+    """This includes results inside layers and parameters; statistics for MXNet 1 rely on it."""
     net, kinds = nn.HybridSequential(), []
     net.add(nn.Dense(2, in_units=2, activation="relu"))
     net.initialize()

@@ -1,4 +1,4 @@
-"""NumPy's everyday functions beyond the standard's: against NumPy, gradients, errors."""
+"""NumPy's everyday functions that the array API standard lacks: values, gradients, errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHOLE = RANDOM.integers(-5, 9, (6,))
 PLACES = numpy.sort(RANDOM.random(5)) * 3
 
 Call = Callable[[Any, Callable[[Any], Any]], Any]
-#: Calls that mean the same in both namespaces: n is one of them, a(x) an array of it.
+#: Calls that mean the same in both namespaces: n is a namespace, a(x) makes one of its arrays.
 CALLS: dict[str, Call] = {
     **{
         f"convolve {mode} {first} {second}": lambda n, a, m=mode, f=first, s=second: n.convolve(
@@ -136,7 +136,7 @@ def test_as_numpy(name: str, dtype: str) -> None:
         numpy.testing.assert_allclose(got, wanted, rtol=near, atol=near, equal_nan=True)
 
 
-#: Of one or two arrays, compiled, recorded and differentiated.
+#: Functions of one or two arrays, to be compiled, recorded and differentiated.
 SMOOTH: dict[str, Call] = {
     "convolve": lambda n, x: n.convolve(x[0], x[1][:3]),
     "correlate": lambda n, x: n.correlate(x[0], x[1][:3], "same"),
@@ -371,7 +371,7 @@ def test_the_place_in_an_array_without_axes() -> None:
 
 
 def test_elements_of_one_set_keep_their_dtype() -> None:
-    """Beside signed integers unsigned ones of 64 bits are floats, which cannot tell them apart."""
+    """Promoted together, int32 and uint64 are floats, which cannot tell large integers apart."""
     whole, signed = numpy.array([7, 2**64 - 1, 0, 7], "uint64"), numpy.array([-1, 0], "int32")
     assert np.setdiff1d(np.array(whole), np.array(signed)).tolist() == [7, 2**64 - 1]
     near = numpy.array([2**53, 2**53 + 1])
@@ -390,9 +390,9 @@ def test_quotients_of_polynomials_of_two_dtypes(u: str, v: str) -> None:
 @pytest.mark.parametrize(
     ("x", "fp"),
     [
-        ([0.0, 1.0], [0.0, 5.0, numpy.inf]),  # at a point
-        ([0.5, 1.5], [0.0, numpy.inf, numpy.inf]),  # on a level line
-        ([0.5, 1.0], [-numpy.inf, 2.0, 3.0]),  # seen from the other end
+        ([0.0, 1.0], [0.0, 5.0, numpy.inf]),  # at the given points
+        ([0.5, 1.5], [0.0, numpy.inf, numpy.inf]),  # between two equal values
+        ([0.5, 1.0], [-numpy.inf, 2.0, 3.0]),  # computed from the interval's other end
         ([0.5, 1.5], [-numpy.inf, numpy.inf, numpy.nan]),
         ([0.0, 1.0], [1.0, 2.0, numpy.nan]),
     ],

@@ -21,7 +21,7 @@ def grouped(x: Any) -> Any:
     return standardized(x.reshape(2, 2, -1), 2).reshape(x.shape)
 
 
-#: Layer, input, the length of gamma and beta, what it gives, how it is shown.
+#: Layer, shape of the input, length of gamma and beta, expected result, repr.
 NORMS: list[tuple[Any, tuple[int, ...], int, Any, str]] = [
     (nn.LayerNorm, (2, 4, 3), 3, lambda x: standardized(x, 2),
      "LayerNorm(eps=1e-05, axis=-1, center=True, scale=True, in_channels=3)"),
@@ -117,7 +117,7 @@ def test_what_is_refused() -> None:
 
 
 class Attention(nn.HybridBlock):
-    """A block of self-attention, as a transformer has it."""
+    """A self-attention block, as in a transformer."""
 
     def __init__(self, units: int) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Attention(nn.HybridBlock):
         self.query, self.key, self.value = (nn.Dense(units, flatten=False) for _ in range(3))
 
     def forward(self, x: Any, lengths: Any) -> Any:
-        """(batch, time, units) -> the same, each step having seen those of its sequence."""
+        """(batch, time, units) -> the same shape; each step attends to itself and earlier steps."""
         y = self.norm(x)
         found = npx.attention(self.query(y), self.key(y), self.value(y), causal=True)
         return npx.sequence_mask(x + found, lengths, True, axis=1)

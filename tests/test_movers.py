@@ -1,4 +1,4 @@
-"""Values read elsewhere than where they are computed: through views, gathers, picks."""
+"""Values read at other positions than they are computed at: through views, gathers, picks."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def deep(a: Any, i: Any) -> Any:
     return np.maximum(np.take_along_axis(highest, i, axis=1) * 2, highest)
 
 
-#: Function, arguments, how many kernels it takes.
+#: Function, arguments, number of kernels.
 CHAINS: dict[str, tuple[Callable[..., Any], tuple[Any, ...], int]] = {
     "turned": (lambda a, b: (a * 2).T + b, (numbers(5, 4), numbers(4, 5)), 1),
     "taken": (lambda a, i: np.take(a * 2, i, axis=0) + 1, (numbers(5, 4), places(3, -1)), 1),

@@ -1,6 +1,6 @@
-"""Calls as MXNet 1.9.1 writes and reads them, where a name and the same keywords are not enough.
+"""Calls as MXNet 1.9.1 writes and reads them, where the same name and keywords are not enough.
 
-The settings wanted here were tried with MXNet 1.9.1 itself, on the same numbers.
+The expected settings were tried with MXNet 1.9.1 itself, on the same numbers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ X = numpy.array([[1.0, -2.0, 0.5], [3.0, 4.0, -1.5]], "float32")
 
 
 def exported(function: Callable[..., Any], path: Path, *inputs: Any) -> list[dict[str, Any]]:
-    """The nodes of a function's file, which gives the same numbers when it is read."""
+    """The nodes of a function's file; checks that the file gives the same numbers when read."""
     net = nn.HybridLambda(function)
     net.hybridize()
     arrays = [np.array(x, dtype=x.dtype) for x in inputs]
@@ -83,20 +83,20 @@ def test_settings(
     ],
 )
 def test_operations_mxnet_has(function: Callable[..., Any], tmp_path: Path) -> None:
-    """None is called what MXNet 1.9.1 does not know, or does not take for these dtypes."""
+    """The file names no operation that MXNet 1.9.1 lacks or does not accept for these dtypes."""
     names = {node["op"] for node in exported(function, tmp_path, X)}
     assert not names & {"broadcast_logical_and", "_npi_cumsum", "narrow"}
 
 
 def test_numbers_keep_the_dtype(tmp_path: Path) -> None:
-    """A floating number makes float64 of MXNet's integers and booleans."""
+    """With a float, MXNet turns integers and booleans into float64, so a cast is written first."""
     nodes = exported(lambda x: (x > 0) * 2.0, tmp_path, X)
     place = next(i for i, node in enumerate(nodes) if node["op"] == "_npi_multiply_scalar")
     assert nodes[nodes[place]["inputs"][0][0]]["attrs"] == {"dtype": "float32"}
 
 
 def test_states_that_are_given(tmp_path: Path) -> None:
-    """MXNet's broadcast_like takes states of one example only."""
+    """Given states need no broadcast: MXNet's broadcast_like takes states of one example only."""
     layer = gluon.rnn.LSTM(3)
     layer.initialize()
     layer.hybridize()
@@ -107,7 +107,7 @@ def test_states_that_are_given(tmp_path: Path) -> None:
 
 
 class Unrolled(nn.HybridBlock):
-    """A cell's steps over an array."""
+    """A cell unrolled over an array."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -140,7 +140,7 @@ def test_parts_of_nd() -> None:
     ("first", "second"), [((4, 5), (5, 6)), ((5, 4), (6, 5)), ((5, 4), (5, 6))]
 )
 def test_products_of_matrices_along_any_axis(axis: int, first: Any, second: Any) -> None:
-    """MXNet: the same as swapaxes before and after; the last axis has the columns."""
+    """In MXNet `axis` means swapaxes before and after the product; columns are the last axis."""
     draw = numpy.random.default_rng(5)
     turned_a, turned_b = first == (5, 4), second == (6, 5)
     a, b, c = (draw.normal(size=(2, 3, *s)).astype("float32") for s in (first, second, (4, 6)))
@@ -189,7 +189,7 @@ def test_reading(operation: str, count: int, settings: dict[str, str], want: Any
 
 
 def test_manners_of_mxnet_1() -> None:
-    """A vector chooses rows; rint and round at halves; the eps of GroupNorm."""
+    """`where` with a vector chooses rows; rint and round differ at halves; the eps of GroupNorm."""
     rows = find("where")(np.array([1.0, 0.0]), np.array(X), np.array(-X))
     assert rows.asnumpy().tolist() == [X[0].tolist(), (-X[1]).tolist()]
     halves = np.array([0.5, 1.5, 2.5, -0.5, -1.5, 0.49999997, 8388609.0])

@@ -24,7 +24,7 @@ def drawn(*shape: int, seed: int = 0) -> Any:
 
 def correlated(one: Any, two: Any, size: int, most: int, steps: tuple[int, int], pad: int,
                multiply: bool) -> Any:  # fmt: skip
-    """The paper's sums, pixel by pixel."""
+    """The sums of the paper's formula, pixel by pixel."""
     edges = ((0, 0), (0, 0), (pad, pad), (pad, pad))
     one, two = numpy.pad(one, edges), numpy.pad(two, edges)
     border, reach = most + size // 2, most // steps[1]
@@ -277,7 +277,7 @@ def test_exponents_with_fractions() -> None:
 
 
 class Positive(gluon.HybridBlock):
-    """The sum of a layer's results that are above zero."""
+    """The sum of squares of a layer's positive results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -299,7 +299,7 @@ def test_blocks_whose_shapes_depend_on_values_run_in_parts() -> None:
     y.backward()
     first = x.grad.copy()
     assert float(y) == pytest.approx(float(want), rel=1e-6) and float(abs(first).sum()) > 0
-    with autograd.record():  # and without another word
+    with autograd.record():  # the second call does not warn
         y = net(x)
     y.backward()
     numpy.testing.assert_allclose(x.grad, first, rtol=1e-6)

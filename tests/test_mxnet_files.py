@@ -1,7 +1,7 @@
-"""MXNet's symbol files: what MXNet 1.9.1 wrote is read, what gemel writes has its form.
+"""MXNet's symbol files: gemel reads what MXNet 1.9.1 wrote, and writes the same format.
 
 The files in references/mxnet_files hold small networks and what MXNet computed with them; `make.py`
-there writes them. That MXNet loads gemel's files is tried by hand (decision 0033).
+there writes them. Whether MXNet loads gemel's files is checked by hand (decision 0033).
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def listed(found: Any) -> list[Any]:
 
 
 def imported(case: str) -> tuple[SymbolBlock, list[Any], list[Any]]:
-    """A reference network, its inputs, and what MXNet gave for them."""
+    """A reference network, its inputs, and the outputs MXNet computed."""
     held: Any = npx.load(FILES / f"{case}.io")
     symbol = FILES / f"{case}-symbol.json"
     names = sym.load(symbol).list_inputs()
@@ -60,10 +60,10 @@ def test_networks_of_mxnet(case: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("case", ["mlp", "lenet", "embedding", "branches", "gru", "loops"])
 def test_text_is_written_as_mxnet_writes_it(case: str) -> None:
-    """Reading and writing a file of MXNet's gives the same bytes."""
+    """Reading a file written by MXNet and writing it again gives the same bytes."""
     text = (FILES / f"{case}-symbol.json").read_text()
     found = sym.load_json(text).tojson()
-    if '"is_np_shape"' not in text:  # of MXNet 1's own mode
+    if '"is_np_shape"' not in text:  # written in MXNet 1's own mode
         found = found.replace(
             '{\n    "is_np_shape": ["int", 1], \n    "mxnet_version": ["int", 10901]\n  }',
             '{"mxnet_version": ["int", 10901]}',
@@ -111,7 +111,7 @@ def test_the_mlp(tmp_path: Path) -> None:
 
 
 def test_counted_names() -> None:
-    """Blocks of one kind are numbered through the process, as the seed's second network shows."""
+    """Blocks of one kind are numbered throughout the process, as in the seed's second network."""
     first, second = (int(nn.Dense(1).name.removeprefix("dense")) for _ in range(2))
     assert second == first + 1
 
@@ -142,7 +142,7 @@ def test_it_must_have_been_called(tmp_path: Path) -> None:
         mlp().export(tmp_path / "net")
     net = mlp()
     net(np.ones((1, 4)))
-    net.cast("float64")  # its program is gone; what it was called on is not
+    net.cast("float64")  # drops the program, but not the record of what it was called on
     net.export(tmp_path / "net")
     assert (tmp_path / "net-symbol.json").exists()
 
@@ -270,12 +270,12 @@ def test_parameters_must_fit(tmp_path: Path) -> None:
 
 GOOD = json.loads((FILES / "mlp-symbol.json").read_text())
 LOOPS = json.loads((FILES / "loops-symbol.json").read_text())
-#: The place of a loop in it.
+#: The index of a loop among LOOPS' nodes.
 LOOP = next(i for i, node in enumerate(LOOPS["nodes"]) if node["op"] == "_foreach")
 
 
 def changed(path: str, value: Any, good: Any = GOOD) -> Any:
-    """The good graph with one field changed; a value of ... takes it away."""
+    """The good graph with one field changed, or removed if the value is `...`."""
     graph = json.loads(json.dumps(good))
     *way, last = (int(part) if part.isdigit() else part for part in path.split("/"))
     held = graph
@@ -367,7 +367,7 @@ def test_bad_texts(content: bytes, message: str, tmp_path: Path) -> None:
 
 
 def test_files_from_strangers(tmp_path: Path) -> None:
-    """Whatever byte is changed: a network, or an error of gemel's."""
+    """Whatever bytes are changed, reading gives a network or one of gemel's errors."""
     generator = random.Random(7)
     text = (FILES / "classic-symbol.json").read_text()
     file = tmp_path / "fuzzed-symbol.json"
@@ -385,7 +385,7 @@ def test_files_from_strangers(tmp_path: Path) -> None:
 
 
 def test_old_files() -> None:
-    """Settings under `param` or `attr`, no versions, and no auxiliary inputs."""
+    """Old files have settings under `param` or `attr`, no versions and no auxiliary inputs."""
     graph = json.loads((FILES / "classic-symbol.json").read_text())
     for node in graph["nodes"]:
         node["param"] = node.pop("attrs", {})
@@ -399,7 +399,7 @@ def test_old_files() -> None:
 
 
 def test_inputs_nothing_reads(tmp_path: Path) -> None:
-    """They are not in the file, and may be named all the same where nothing else is missing."""
+    """Unused inputs are not in the file, but may still be named if no other input is missing."""
     net = nn.HybridLambda(lambda x, y: x * 2)
     net.hybridize()
     x = np.ones((2, 3))

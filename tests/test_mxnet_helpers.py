@@ -1,4 +1,4 @@
-"""What users' test suites import of MXNet beside its arrays: `test_utils`, `operator`, scopes."""
+"""What users' tests import from MXNet besides its arrays: `test_utils`, `operator`, scopes."""
 
 from __future__ import annotations
 
@@ -183,7 +183,7 @@ def test_around_tests() -> None:
 
 
 class Scaled(mx.operator.CustomOp):
-    """Its input times a factor."""
+    """Multiplies its input by a factor."""
 
     def __init__(self, factor: float) -> None:
         self.factor = factor
@@ -199,7 +199,7 @@ class Scaled(mx.operator.CustomOp):
 
 @mx.operator.register("scaled in test")
 class ScaledProp(mx.operator.CustomOpProp):
-    """Settings come as text."""
+    """Its settings arrive as strings."""
 
     def __init__(self, factor: str = "1") -> None:
         super().__init__(need_top_grad=True)
@@ -225,7 +225,7 @@ def test_custom_operations() -> None:
 
 @mx.operator.register("labelled in test")
 class LabelledProp(mx.operator.CustomOpProp):
-    """A label for each row."""
+    """Takes a label for each row."""
 
     def list_arguments(self) -> list[str]:
         return ["data", "label"]
@@ -246,7 +246,7 @@ def test_shapes_of_custom_operations() -> None:
 
 
 class Tripled(gluon.HybridBlock):
-    """Python between two layers."""
+    """A Python operation between two layers."""
 
     def __init__(self) -> None:
         super().__init__()

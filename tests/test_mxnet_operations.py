@@ -1,4 +1,4 @@
-"""MXNet 1's rarer operations: what MXNet 1.9.1 computed, from its own symbols.
+"""MXNet 1's rarer operations, compared with what MXNet 1.9.1 computed from its own symbols.
 
 `references/mxnet_operations/make.py` writes the symbols, inputs and outputs.
 """
@@ -18,7 +18,7 @@ from gemel.gluon import SymbolBlock
 FILES = Path(__file__).parent / "references" / "mxnet_operations"
 CASES: list[Any] = json.loads((FILES / "operations.json").read_text())
 ARRAYS: Any = npx.load(FILES / "operations.params")
-#: What cannot be traced: how much it gives depends on values.
+#: Cannot be traced, because the size of the result depends on values.
 IMPERATIVE = ("contrib.boolean_mask",)
 
 

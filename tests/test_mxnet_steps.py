@@ -1,4 +1,4 @@
-"""MXNet's rarer steps of optimizers, beside their papers' formulas written out in NumPy."""
+"""MXNet's rarer optimizer steps, compared with their papers' formulas written in NumPy."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def lamb(mean: Any, var: Any) -> tuple[Any, ...]:
     return mean / (1 - 0.8**2) / fair + 0.05 * W, mean, var
 
 
-#: By name: states, settings, and what the weight and the states are afterwards.
+#: By name: states, settings, and the expected weight and states afterwards.
 STEPS: dict[str, tuple[tuple[Any, ...], dict[str, Any], Callable[..., tuple[Any, ...]]]] = {
     "ftrl_update": (
         (A, B), {"lr": 0.1, "lamda1": 0.2, "beta": 1.5, "clip_gradient": 1.0}, ftrl
@@ -111,7 +111,7 @@ def test_a_copy_in_float32(name: str, states: int) -> None:
     held = [nd.array(A) for _ in range(2 * states)]
     small, copy, plain = nd.array(W, dtype="float16"), nd.array(W), nd.array(W)
     settings = {"lr": 1e-4, **COMMON}
-    for _ in range(3):  # steps below the precision of float16 add up
+    for _ in range(3):  # steps smaller than float16's precision accumulate
         getattr(nd, f"mp_{name}_update")(
             small, nd.array(G, dtype="float16"), *held[:states], copy, out=small, **settings
         )

@@ -74,7 +74,7 @@ def test_look_and_kind() -> None:
     kinds = [x + 1, 1 + x, x[0], x.sum(axis=0), nd.dot(x, x.T), nd.concat(x, x), x.copy(), x > 1]
     assert {type(each).__name__ for each in kinds} == {"NDArray"}
     plain = np.ones((2, 3))
-    assert type(plain + 1) is type(nd.sum(plain)) is np.ndarray, "what is plain stays so"
+    assert type(plain + 1) is type(nd.sum(plain)) is np.ndarray, "plain arrays give plain arrays"
     assert isinstance(plain, nd.NDArray) and isinstance(x, np.ndarray)
     assert not isinstance(3, nd.NDArray)
     assert type(x.as_np_ndarray()) is np.ndarray and type(x).__name__ == "NDArray"
@@ -96,7 +96,7 @@ def test_gradients() -> None:
 
 
 class Old(nn.HybridBlock):
-    """A network as MXNet 1's are written."""
+    """A network in the style of MXNet 1."""
 
     def hybrid_forward(self, F: Any, x: Any) -> Any:
         left = x.slice_axis(axis=1, begin=0, end=2).expand_dims(axis=0)
@@ -119,7 +119,7 @@ def test_unknown_methods() -> None:
         program = f"from gemel import nd, np\n{made}.slice_axs(axis=0)"
         ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
         assert ended.returncode == 1
-        # Python itself looks for the nearest name, among those `dir` gives.
+        # Python itself suggests the nearest of the names that `dir` lists.
         assert "Did you mean: 'slice_axis'?" in ended.stderr
     for x in (nd.ones(2), np.ones(2)):
         assert not hasattr(x, "_nothing") and not hasattr(x, "__array_nothing__")

@@ -40,7 +40,7 @@ def as_nd(x: Any) -> Any:
 
 
 def same(found: Any, want: Any) -> None:
-    """NDArrays with the elements and dtypes that plain arrays have."""
+    """Check that NDArrays have the same elements and dtypes as the plain arrays."""
     for a, b in zip(leaves(found), leaves(want), strict=True):
         assert (type(a), type(b)) == (nd.NDArray, np.ndarray)
         assert a.dtype == b.dtype
@@ -49,7 +49,7 @@ def same(found: Any, want: Any) -> None:
 
 @pytest.mark.parametrize("case", LAYERS, ids=str)
 def test_layers(case: LayerCase) -> None:
-    """Also in the calls that go straight to their plan, among those on plain arrays."""
+    """Includes calls that go straight to their plan, between calls on plain arrays."""
     net = case.make()
     net.initialize()
     plain = case.inputs(3)
@@ -91,7 +91,7 @@ def test_losses(loss: Any, label: Callable[[Any], Any], hybridized: bool) -> Non
 
 
 class Old(nn.HybridBlock):
-    """A network as MXNet 1's are written: methods of what layers give."""
+    """A network in the style of MXNet 1, which calls methods of its layers' results."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -106,7 +106,7 @@ class Old(nn.HybridBlock):
 
 
 def old(x: Any, net: Old) -> list[Any]:
-    """What it computes, by NumPy."""
+    """What `Old` computes, in NumPy."""
     weight, bias = net.dense.weight.data().asnumpy(), net.dense.bias.data().asnumpy()
     y = x.asnumpy() @ weight.T + bias
     scale = net.scale.data().asnumpy().reshape(2, -1)
@@ -145,7 +145,7 @@ def test_recorded(hybridized: bool) -> None:
 
 
 def test_traces_by_kind() -> None:
-    """The first array says which kind it is; calls of one kind do not meet the other's program."""
+    """The first array's class decides. Calls of one class never use the other's program."""
     compared = gemel.compile(lambda x, y: {"more": x > y, "rows": (x.flatten(),)})
     plain, legacy = (np.ones((2, 2, 1)), np.zeros((2, 2, 1))), (nd.ones((2, 2, 1)), nd.zeros((1,)))
     for _ in range(3):
@@ -155,7 +155,7 @@ def test_traces_by_kind() -> None:
         assert b["rows"][0].shape == (2, 2)
         assert type(compared(legacy[0], plain[1])["more"]) is nd.NDArray
         assert type(compared(plain[0], legacy[1])["more"]) is np.ndarray
-    assert compared.traces == 4, "two kinds, each with another second argument"
+    assert compared.traces == 4, "two classes, each with two kinds of second arguments"
     assert sorted(given.is_nd for given in compared.kinds()) == [False, False, True, True]
 
 
@@ -165,7 +165,7 @@ class Inner(nn.HybridBlock):
 
 
 class Outer(nn.HybridBlock):
-    """A block that has a program of its own, inside of another one; writes in place."""
+    """Contains a block that has a program of its own, and writes in place."""
 
     def __init__(self, inner: nn.HybridBlock) -> None:
         super().__init__()
@@ -218,7 +218,7 @@ def test_loops(hybridized: bool) -> None:
 
 
 class Shows(nn.HybridBlock):
-    """Gives its parameter's array itself."""
+    """Returns its parameter's own array."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -240,7 +240,7 @@ def test_parameters_keep_their_class(hybridized: bool) -> None:
 
 @EITHER
 def test_arrays_of_others_keep_their_class(hybridized: bool) -> None:
-    """Results that somebody has already, closed-over or given, are shown as NDArrays."""
+    """Results that exist outside the call are shown as NDArrays, but keep their own class."""
     held, listed = np.ones(3), [np.ones(3)]
 
     class Net(gluon.HybridBlock):
@@ -272,11 +272,11 @@ def test_the_first_array_decides(hybridized: bool) -> None:
         assert kinds(net(2.0, b)[0]) == "NDArray"
     made = gluon.nn.HybridLambda(lambda *_: nd.ones((2,)))
     made.hybridize(hybridized)
-    assert [kinds(made()), kinds(made())] == ["NDArray"] * 2, "no array decides"
+    assert [kinds(made()), kinds(made())] == ["NDArray"] * 2, "the result keeps its class"
 
 
 def test_results_are_plain_lists_as_they_were() -> None:
-    """What a block gives for plain arrays is not put together anew."""
+    """What a block returns for plain arrays is passed on as it is, not rebuilt."""
     found = [np.ones(2), {"x": None}]
     assert gluon.nn.Lambda(lambda x: found)(np.ones(2)) is found
 
@@ -315,7 +315,7 @@ def test_unrolled_cells(cell: Any, merge: bool | None) -> None:
 
 
 def test_shapes_and_symbols(tmp_path: Path) -> None:
-    """What runs a block with symbols gives them the arguments' methods; so do files of it."""
+    """Where a block runs with symbols, these have the arguments' methods; files keep this."""
     net = Old()
     net.initialize("normal")
     net.summary(nd.ones((2, 3)))
@@ -359,7 +359,7 @@ def test_gradients_and_steps() -> None:
 
 
 class Product(autograd.Function):
-    """Shows what it is given."""
+    """Records what its backward is given."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -15,7 +15,7 @@ from gemel import d2l as gemel_d2l
 from gemel.errors import DeviceError, GemelError
 from gemel.legacy import known
 
-#: Not the current one.
+#: A device that is not the current one.
 OTHER = cpu(1)
 
 
@@ -356,7 +356,7 @@ def test_waiting_for_all() -> None:
 
 ROWS = numpy.array([[0.3, -0.4, 1.5], [0.25, 1.0, -2.0]], "float32")
 CLASSES = numpy.array([1.0, 2.0], "float32")
-#: What an end gives, and its gradient, which is that of a loss.
+#: By name: the result of an output layer, and its gradient, which is that of a loss.
 ENDS: dict[str, tuple[Any, Any]] = {
     "SoftmaxOutput": (
         lambda x: nd.SoftmaxOutput(x, nd.array(CLASSES)),
@@ -415,7 +415,7 @@ def test_the_end_step_replaces_values_that_are_not_finite() -> None:
     assert x.grad.asnumpy().tolist() == [[0.5, -0.5, 0]]
 
 
-#: Values that a sum with a difference of them would not keep, and what operations make of them.
+#: Values for which x + (f(x) - x) is not f(x), and what the operations give for them.
 FAR = numpy.array([1e10, -3e8, 2.3, numpy.inf, -0.7], "float32")
 STRAIGHT: dict[str, tuple[Any, Any, float]] = {
     "sign_ste": (nd.contrib.sign_ste, numpy.sign(FAR), 1),

@@ -23,12 +23,12 @@ def standardized(x: Array, axes: Any, eps: float) -> Array:
 
 
 def lined(vector: Array, x: Array, axis: int = 1) -> Array:
-    """A vector along one axis of x."""
+    """The vector, reshaped to lie along one axis of x."""
     return vector.reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
 
 
 def softmax(x: Array, mask: Any = True) -> Array:
-    """Over the last axis, row by row; 0 where none counts."""
+    """Over the last axis, row by row; 0 for elements that the mask leaves out."""
     mask = numpy.broadcast_to(mask, x.shape)
     found = numpy.zeros(x.shape)
     for row in itertools.product(*map(range, x.shape[:-1])):
@@ -80,7 +80,7 @@ def placed(x: Array, rows: Any, value: Array, add: bool) -> Array:
 
 ROWS = numpy.array([[0, 1, 0], [2, 0, 2]])
 
-#: Name, the call, what it means, its inputs.
+#: Name, call, reference, inputs.
 CASES: list[tuple[str, Callable[..., Any], Callable[..., Any], list[Array]]] = [
     ("layer_norm", lambda x, g, b: npx.layer_norm(x, g, b),
      lambda x, g, b: standardized(x, -1, 1e-5) * g + b, [drawn(2, 3, 6), *VECTORS]),

@@ -1,4 +1,4 @@
-"""Creation, and questions about dtypes and memory, beside NumPy."""
+"""Creation functions, and queries about dtypes and memory, compared with NumPy."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_wrong_calls() -> None:
 
 # --- dtypes ---------------------------------------------------------------------------------
 
-#: Those NumPy has.
+#: The dtypes that NumPy has, too.
 NAMES = [d.name for d in DTYPES if hasattr(numpy, d.name)]
 FLOATS = [n for n in ("float16", "float32", "float64") if n in NAMES]
 WHOLE = [n for n in NAMES if "int" in n]

@@ -152,7 +152,7 @@ SOLVED: Cases = {
     "cond": (lambda np, a: np.linalg.cond(a, 1), (SQUARE,)),
 }  # fmt: skip
 
-#: Without a gradient.
+#: Functions without a gradient.
 DECOMPOSED: Cases = {
     "upper": (lambda np, a: np.linalg.cholesky(a, upper=True), (DEFINITE,)),
     "qr": (lambda np, a: np.linalg.qr(a), (BATCH,)),
@@ -192,7 +192,7 @@ TWICE = ("inv", "det", "slogdet", "solve", "cholesky", "norm", "norm 3 of rows",
 
 @pytest.mark.parametrize("name", TWICE)
 def test_gradients_of_gradients(name: str) -> None:
-    """The slope of a gradient's product with a direction, against differences of gradients."""
+    """The gradient's derivative along a direction, against finite differences of gradients."""
     program, arrays = DIFFERENTIABLE[name]
     rest = list(map(np.array, arrays[1:]))
     direction = numpy.random.default_rng(1).standard_normal(arrays[0].shape)
@@ -246,7 +246,7 @@ def test_results_have_names() -> None:
 
 @pytest.mark.parametrize("dtype", ["float16", "int32", "bool"])
 def test_dtypes(dtype: str) -> None:
-    """Halves stay halves, integers become float32."""
+    """float16 stays float16; integers and bools become float32."""
     x = np.array(numpy.eye(3).astype(dtype))
     wanted = dtype if dtype == "float16" else "float32"
     for found in (np.linalg.inv(x), np.linalg.svdvals(x), np.linalg.norm(x), np.linalg.solve(x, x)):

@@ -18,7 +18,7 @@ from gemel.errors import AxisError, DTypeError, ShapeError, TraceError, UnknownN
 
 
 def numbers(*shape: int) -> Any:
-    """Distinct float64 numbers in no order."""
+    """Distinct float64 numbers in shuffled order."""
     size = int(numpy.prod(shape))
     found = numpy.random.default_rng(size).permutation(size) * 0.75 - size / 3
     return found.reshape(shape)
@@ -27,7 +27,7 @@ def numbers(*shape: int) -> Any:
 X, Y, Z = numbers(3, 4), numbers(2, 3, 4), numbers(5)
 WHOLE = numpy.array([[3, 0, 2, 3], [1, 1, 0, 2]])
 
-#: Rearrangements: of float64 arrays (with gradients), and the same of integers.
+#: Rearrangements, run on float64 arrays (with gradients) and on integers.
 ARRANGED: Cases = {
     "flip": (lambda np, x: np.flip(x), (Y,)),
     "flip axis": (lambda np, x: np.flip(x, 1), (Y,)),
@@ -132,7 +132,7 @@ ARRANGED: Cases = {
     ),
 }  # fmt: skip
 
-#: What gives positions or counts, or depends on values in its shape: no gradient.
+#: Results are positions or counts, or their shapes depend on values: no gradient.
 OTHER: Cases = {
     "indices": (lambda np, x: np.indices((2, 3)), (X,)),
     "indices sparse": (lambda np, x: np.indices((2, 3), sparse=True), (X,)),
@@ -199,7 +199,7 @@ def test_what_depends_on_values(name: str) -> None:
 
 @pytest.mark.parametrize("name", [n for n in ARRANGED if not n.startswith("interp")])
 def test_other_dtypes(name: str) -> None:
-    """Only moved, elements keep their dtype; NumPy's own arrays are taken as they are."""
+    """Elements that are only moved keep their dtype."""
     program, arrays = ARRANGED[name]
     for dtype in ("int32", "float32"):
         given = [array.astype(dtype) for array in arrays]
@@ -357,7 +357,7 @@ def test_second_gradient_of_sort() -> None:
 
 
 def test_free_sizes_in_a_trace() -> None:
-    """A second size of the first axis binds the same program."""
+    """Another size of the first axis uses the same program."""
 
     def arranged(x: Any) -> Any:
         y = np.concatenate([np.flip(x, 0), np.roll(x, 1, 1), np.tile(x, (2, 1))])

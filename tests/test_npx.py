@@ -37,7 +37,7 @@ def test_the_gamma_family(name: str, dtype: str) -> None:
     found = getattr(npx, name)(np.array(x, dtype=dtype)).asnumpy()
     assert found.dtype == dtype
     finite = abs(expected) < (1e37 if dtype == "float32" else 1e300)
-    # Near poles a number's last digit counts as many times as the slope says.
+    # Near poles an error in the last digit of x is multiplied by the slope.
     slope = abs(special.polygamma(1, numpy.where(x > 0, x, x + 40).astype("float64"))) + 1
     distance = numpy.minimum(abs(x - numpy.rint(x)), 1) + 1e-9
     near = numpy.where(x < 0.1, 1 / distance, 1) * slope
@@ -313,7 +313,7 @@ def test_nonzero_and_checks() -> None:
 
 
 def heads_of(x: Array, heads: int, count: int) -> list[Array]:
-    """(batch, heads, time, size) for each of `count`."""
+    """An array (batch, heads, time, size) for each of the `count` interleaved projections."""
     time, batch, width = x.shape
     each = x.reshape(time, batch, heads, count, width // (heads * count))
     return [each[:, :, :, n].transpose(1, 2, 0, 3) for n in range(count)]
@@ -355,7 +355,7 @@ def test_interleaved_attention() -> None:
 
 @pytest.mark.parametrize("kind", ["max", "avg", "sum"])
 def test_pooling_that_keeps_the_size(kind: str) -> None:
-    """ceil(size / stride) windows, the last of them cut short."""
+    """There are ceil(size / stride) windows; the last one may be cut short."""
 
     def slow(x: Array) -> Array:
         rows = []

@@ -1,4 +1,4 @@
-"""docs/internals/numbers.md, line by line: what has the same bits, and how near the rest is."""
+"""docs/internals/numbers.md, line by line: what has the same bits, and how close the rest is."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from gemel.gluon import nn
 
 Step = Callable[[Any, Any], Any]
 
-#: What is done to each element alone, in arrays of one shape.
+#: Elementwise steps on arrays of one shape.
 ELEMENTWISE: tuple[Step, ...] = (
     lambda a, b: a + b,
     lambda a, b: a * b,
@@ -34,7 +34,7 @@ ELEMENTWISE: tuple[Step, ...] = (
     lambda a, b: np.sqrt(np.abs(a)) ** 1.5,
     lambda a, b: np.clip(a, -0.5, 0.5) % 0.3,
 )
-#: What moves elements, takes some, or finds the largest: nothing is added up.
+#: Steps that move or select elements, or find the largest: none of them adds anything up.
 MOVING: tuple[Step, ...] = (
     *ELEMENTWISE,
     lambda a, b: a.T,
@@ -89,7 +89,7 @@ def gradients(function: Any, values: list[Any]) -> list[bytes]:
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("kind", ["elementwise", "moving"])
 def test_nothing_added_up_has_the_same_bits(kind: str, dtype: str) -> None:
-    """Imperative and compiled."""
+    """Imperative and compiled execution agree."""
     for seed in range(25):
         generator = random.Random(f"{kind}{dtype}{seed}")
         function = program(generator, ELEMENTWISE if kind == "elementwise" else MOVING)
@@ -100,7 +100,7 @@ def test_nothing_added_up_has_the_same_bits(kind: str, dtype: str) -> None:
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_gradients_of_elementwise_programs_have_the_same_bits(dtype: str) -> None:
-    """What arrives at a value is added up in one order, by the tape and by a program."""
+    """A value's gradients are added up in the same order by the tape and by a program."""
     for seed in range(25):
         generator = random.Random(f"{dtype}{seed}")
         function = program(generator, ELEMENTWISE)
@@ -125,7 +125,7 @@ SUMS: dict[str, Any] = {
 @pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
 @pytest.mark.parametrize("name", SUMS)
 def test_a_sum_over_a_dense_array_has_the_same_bits(name: str, dtype: str) -> None:
-    """One operation, imperative and compiled."""
+    """A single operation, imperative and compiled."""
     for shape in ((3, 5), (40, 70), (130, 257)):
         x = np.array(numpy.random.default_rng(0).standard_normal(shape).astype(dtype))
         (expected,), (found,) = bits([SUMS[name](x)]), bits([gemel.compile(SUMS[name])(x)])
@@ -150,7 +150,7 @@ tell(bits=found.hexdigest())
 
 
 def test_elementwise_results_have_the_same_bits_on_every_target() -> None:
-    """Whatever the width of its vectors, and whether it can multiply and add at once."""
+    """Neither the width of the vectors nor fused multiply-add changes the bits."""
     names = [n for n in target.TARGETS if n == "generic" or target._NEEDED[n] <= target._flags()]
     found = {name: run(FUNCTIONS, GEMEL_TARGET=name)["bits"] for name in names}
     assert len(found) > 1 or len(names) == 1
@@ -163,7 +163,7 @@ HALF_ULP = {"float32": 2.0**-24, "float64": 2.0**-53}
 
 
 def near(found: Any, expected: Any, terms: Any, count: int, dtype: str) -> None:
-    """Two orders of a sum: each rounds every partial sum, of which none exceeds sum |terms|."""
+    """Check two orders of a sum: each rounds every partial sum; none exceeds sum |terms|."""
     bound = 2 * count * HALF_ULP[dtype] * terms
     difference = numpy.abs(found.astype("float64") - expected.astype("float64"))
     assert (difference <= bound + numpy.finfo(dtype).smallest_subnormal).all()
@@ -173,7 +173,7 @@ def near(found: Any, expected: Any, terms: Any, count: int, dtype: str) -> None:
 @pytest.mark.parametrize("m", [1, 8, 9, 33, 65])
 @pytest.mark.parametrize("k", [1, 7, 127, 300, 2500])
 def test_products_of_what_lies_otherwise(m: int, k: int, dtype: str) -> None:
-    """How operands lie decides the kernel and so the order of the terms."""
+    """The operands' layout decides the kernel, and so the order of the terms."""
     numbers = numpy.random.default_rng(0)
     a = numbers.standard_normal((m, k)).astype(dtype)
     b = numbers.standard_normal((k, 19)).astype(dtype)
@@ -191,7 +191,7 @@ def test_products_of_what_lies_otherwise(m: int, k: int, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("axis", [0, 1, None])
 def test_sums_of_what_lies_otherwise(axis: Any, dtype: str) -> None:
-    """A program need not write what it adds up, so it may take the terms in another order."""
+    """A program need not store what it sums, so it may add the terms in another order."""
     for shape in ((5, 10), (33, 65), (257, 130)):
         values = numpy.random.default_rng(0).standard_normal(shape).astype(dtype)
 
@@ -203,13 +203,13 @@ def test_sums_of_what_lies_otherwise(axis: Any, dtype: str) -> None:
         expected = function(np.array(values)).asnumpy()
         dense = values.astype("float64")
         terms = numpy.abs(3 * numpy.tanh(dense - dense.mean())).sum(axis=axis)
-        # The mean in it is a sum, too: its error goes through every term.
+        # The mean is a sum, too: its error affects every term.
         count = values.size + (values.size if axis is None else shape[axis])
         near(found, expected, terms + 3, count, dtype)
 
 
 def network() -> Any:
-    """Layers of every kind whose numbers are added up."""
+    """Layers of every kind that adds numbers up."""
     net = nn.HybridSequential()
     net.add(nn.Dense(40, activation="relu"), nn.BatchNorm(), nn.Dense(30, activation="tanh"))
     net.add(nn.Dropout(0.3), nn.Dense(10))
@@ -218,7 +218,7 @@ def network() -> Any:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_network_s_gradients(seed: int) -> None:
-    """Imperative and hybridized: within 1e-5 of a gradient's largest element."""
+    """Imperative and hybridized gradients differ by at most 1e-5 of the largest element."""
     found = []
     for hybrid in (False, True):
         np.random.seed(seed)
@@ -246,5 +246,5 @@ def test_deviations_of_halves_whose_squares_do_not_fit(function: Callable[[Any],
     found = function(x)
     assert found.item() == 300 and str(found.dtype) == "float16"
     assert np.std(x, ddof=1).item() == pytest.approx(300 * 2**0.5, rel=1e-3)
-    # The squares do not, their mean does.
+    # The squares do not fit in float16, but their mean does.
     assert np.var(np.array([400.0] + [0.0] * 15, dtype="float16")).item() == 9376

@@ -1,4 +1,4 @@
-"""Operations without kernels: NumPy does them, imperatively, in traces and under the tape."""
+"""Operations without kernels: NumPy computes them, imperatively, in traces and under the tape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from gemel.spec import Spec
 
 @pytest.fixture(autouse=True, scope="module")
 def _operations() -> Any:
-    """Operations of this module: a running sum, a determinant, both and a failure."""
+    """This module's operations: a running sum, a determinant, both together, and a failure."""
     before = set(REGISTRY)
 
     @op()
@@ -155,7 +155,7 @@ def test_issuing_does_not_wait() -> None:
         return Spec(x.shape, x.dtype)
 
     function = gemel.compile(lambda x: gated(np.dot(x, x)) * 2)
-    x = np.ones((1500, 1500))  # whose product is not there at once
+    x = np.ones((1500, 1500))  # its product is not ready at once
     try:
         results = [function(x), gated(np.dot(x, x))]
     finally:
@@ -222,7 +222,7 @@ def test_a_composite_says_that_numpy_does_part_of_it() -> None:
 
 
 def test_which_operations_have_no_kernel() -> None:
-    """NumPy does these; every other one is compiled."""
+    """NumPy computes these; every other operation is compiled."""
     table = [found for found in REGISTRY.values() if isinstance(found, Op)]
     ours = [found for found in table if found.function.__module__.startswith("gemel.ops")]
     own = [found for found in ours if found.rules.issue is None]
@@ -266,7 +266,7 @@ def test_the_second_call_gives_what_the_first_gave(dtype: str, shape: tuple[int,
 def test_parts_of_arrays_are_found_where_they_lie() -> None:
     x = np.arange(24.0).reshape(4, 6)[::-1].copy()
     for _ in range(2):
-        for row in range(4):  # dense views, each at another place
+        for row in range(4):  # dense views with different offsets
             numpy.testing.assert_array_equal(
                 np.sort(x[row]).asnumpy(), numpy.sort(x[row].asnumpy())
             )
@@ -287,7 +287,7 @@ def test_a_step_waits_for_what_is_not_there_yet() -> None:
     np.sort(np.zeros(300_000))
     x = np.ones(300_000)
     for _ in range(30):
-        x = x + 1  # queued: a step must not read before they are done
+        x = x + 1  # queued: the sort must not read x before this is done
         found = np.sort(x)
     x[...] = 0
     assert found.asnumpy()[0] == 31

@@ -1,4 +1,4 @@
-"""Networks and functions as ONNX files: what onnx's own evaluator computes of them."""
+"""Networks and functions as ONNX files, compared with what onnx's own evaluator computes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ F, D, I = drawn(3, 4), drawn(3, 4, dtype="float64"), drawn(3, 4, dtype="int64") 
 B, P, ROW, EMPTY = drawn(3, 4, dtype="bool"), drawn(3, 4, low=0.1), drawn(1, 4), drawn(3, 0)
 N = np.abs(I) + 1
 IMAGE = drawn(2, 4, 7, 6)
-#: Functions, and what they are called on.
+#: Functions and their inputs, by name.
 CASES: dict[str, tuple[Callable[..., Any], tuple[Any, ...]]] = {}
 
 
@@ -34,7 +34,7 @@ def case(name: str, function: Callable[..., Any], *inputs: Any) -> None:
 
 
 def each(name: str, functions: str, *inputs: Any, module: Any = np, **settings: Any) -> None:
-    """A case of several functions of the same inputs, whose results come by name."""
+    """Add a case of several functions of the same inputs, whose results are returned by name."""
 
     def every(*given: Any) -> Any:
         return {f: getattr(module, f)(*given, **settings) for f in functions.split()}

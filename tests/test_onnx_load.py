@@ -1,4 +1,4 @@
-"""ONNX files as networks: onnx's own cases, round trips, gradients, files that are broken."""
+"""ONNX files as networks: onnx's own cases, round trips, gradients, broken files."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from onnx.reference import ReferenceEvaluator  # noqa: E402
 
 # --- onnx's own cases -----------------------------------------------------------------------
 
-#: Those of the quick tests: what moves elements, counts positions, or has many settings.
+#: The modules of the quick tests: those that move elements, count positions or have many settings.
 QUICK = """concat convtranspose gathernd gru if_ loop lstm onehot pad resize reversesequence rnn
     scatterelements scatternd slice split topk"""
-#: What is not done, by what names of cases, or errors, have in them.
+#: What is not supported, by a text that the case's name or its error contains.
 REASONS = {
     "gemel has no arrays of": "dtypes of less than a byte, and floats of one",
     "is for version 0 of": "operators of other domains alone",
@@ -55,7 +55,7 @@ REASONS = {
 
 @cache
 def cases_of(module: str) -> list[Any]:
-    """The cases of one of onnx's modules, which makes them when it is imported."""
+    """The cases of one of onnx's modules, which are made when it is imported."""
     node = importlib.import_module("onnx.backend.test.case.node")
     first = len(node._NodeTestCases)
     with warnings.catch_warnings():
@@ -75,7 +75,7 @@ def as_array(value: Any) -> Any:
 
 
 def problem_of(case: Any) -> str:
-    """What gemel does otherwise than a case says: "" for nothing, "?" for an unknown operator."""
+    """How gemel's result differs from the case's: "" if equal, "?" for an unknown operator."""
     try:
         net = gemel.onnx.read.network.network(case.model, case.name)
         for inputs, expected in case.data_sets:
@@ -84,7 +84,7 @@ def problem_of(case: Any) -> str:
             for mine, other in pairs:
                 other = as_numpy(other)
                 assert (mine.dtype, tuple(mine.shape)) == (other.dtype.name, other.shape)
-                # float16 and bfloat16 are rounded in other places.
+                # float16 and bfloat16 results are rounded at other places than onnx's.
                 coarse = 0.02 if mine.dtype == "bfloat16" else case.rtol
                 wide = "complex128" if other.dtype.kind == "c" else "float64"
                 numpy.testing.assert_allclose(
@@ -98,7 +98,7 @@ def problem_of(case: Any) -> str:
 
 
 def check_cases(modules: Iterable[str], least: int) -> list[str]:
-    """Run cases, of which so many have to come out right; gives the problems of the others."""
+    """Run cases; at least `least` must come out right. Returns the problems of the others."""
     cases = [case for module in modules for case in cases_of(module)]
     found = {case.name: problem_of(case) for case in cases}
     problems = [f"{name}: {problem}" for name, problem in found.items() if problem not in ("", "?")]
@@ -120,7 +120,7 @@ def test_all_cases_of_onnx() -> None:
 
 
 def model_of(nodes: Any, inputs: Any, outputs: Any, opset: int = 18, **constants: Any) -> Any:
-    """A model of nodes; inputs and outputs are (name, shape), or (name, shape, type)."""
+    """A model of these nodes; inputs and outputs are (name, shape) or (name, shape, type)."""
     infos = [
         [
             helper.make_tensor_value_info(n, *(kind or [TensorProto.FLOAT]), s)

@@ -22,7 +22,7 @@ SHAPE = (1, 1, 28, 28)
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> tuple[Any, str, str]:
-    """A network, and MXNet's files of it."""
+    """A network, and the files MXNet would have of it."""
     net = prepared(lenet(), drawn(*SHAPE))
     return net, *net.export(tmp_path_factory.mktemp("files") / "lenet")
 

@@ -1,4 +1,4 @@
-"""What the page about ONNX says is there, and what imports what; without the package onnx, too."""
+"""What the page about ONNX lists exists, and what imports what, also without the package onnx."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ load()
 
 
 def same() -> set[str]:
-    """The elementwise operations that need no rule."""
+    """The elementwise operations that need no rule of their own."""
     found = {n for n, op in REGISTRY.items() if isinstance(op, Elementwise) and not op.random}
     return {n for n in found if REGISTRY[n].names.get("onnx")} - set(OPERATIONS)
 

@@ -1,4 +1,4 @@
-"""Every operation, called imperatively, against its NumPy reference."""
+"""Every operation, called imperatively, compared with its NumPy reference."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ from gemel.ir.op_kinds import Elementwise
 
 INTEGERS = tuple(name for name in NAMES if "int" in name)
 
-#: Cases without random inputs of a dtype that varies need only one.
+#: These cases have no random inputs whose dtype could vary, so they run once.
 ONCE = frozenset(("iota", "one_hot", "randint"))
 
 
 def dtypes_of(case: Case) -> tuple[str, ...]:
-    """The dtypes a case is run in."""
+    """The dtypes in which a case is run."""
     varies = any(not d.dtype and d.kind != "number" for d in case.draws)
     return NAMES if varies else ("float32",)
 
@@ -53,7 +53,7 @@ def test_every_operation_has_a_case() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_against_reference_in_float32(case: Case) -> None:
-    """Every case once; where float32 is refused, in int32."""
+    """Every case once; in int32 if the operation refuses float32."""
     inputs = inputs_of(case, "float32")
     if not accepts(case, inputs):
         inputs = inputs_of(case, "int32")
@@ -66,15 +66,16 @@ def test_against_reference_in_float32(case: Case) -> None:
     ids=str,
 )
 def test_against_reference_in_every_dtype(case: Case, dtype: str) -> None:
-    """One case of every operation in every dtype; what `infer` refuses, the call refuses."""
+    """One case of every operation in every dtype; a call refuses what `infer` refuses."""
     inputs = inputs_of(case, dtype)
-    if case.name == "limit" and dtype == "uint64":  # between -1 and 2, which meet in no integer
+    # The limits are -1 and 2, and no integer dtype holds both -1 and all of uint64.
+    if case.name == "limit" and dtype == "uint64":
         with pytest.raises(OverflowError, match="-1 is out of bounds for uint64"):
             check(case, inputs)
     elif accepts(case, inputs):
         check(case, inputs)
     else:
-        # What combines by another operation is refused in that one's name.
+        # An operation that combines elements by another one is refused under the other's name.
         known = case.parameters.get("by", "take" if case.name == "gather" else case.name)
         with pytest.raises(DTypeError, match=known):
             case.op(*on_gemel(inputs), **case.parameters)
@@ -88,23 +89,23 @@ def transposed(x: Any, lib: Any) -> Any:
 
 
 def sliced(x: Any, lib: Any) -> Any:
-    """Every second element along each axis, from an offset."""
+    """Every second element along each axis, starting at the second."""
     return x[tuple(slice(1, None, 2) for _ in x.shape)]
 
 
 def turned(x: Any, lib: Any) -> Any:
-    """Backwards along every axis."""
+    """Reversed along every axis."""
     return x[tuple(slice(None, None, -1) for _ in x.shape)]
 
 
 def repeated(x: Any, lib: Any) -> Any:
-    """One element along the last axis, at stride zero."""
+    """The first element, repeated along the last axis with stride zero."""
     shape = tuple(x.shape)
     return lib.broadcast_to(x[..., :1], shape)
 
 
 def laid_out(value: Any, view: Any) -> tuple[Any, Any]:
-    """The NumPy array and the gemel array of one shape, seen through a view of other memory."""
+    """The same array in NumPy and in gemel, both as a view of other memory."""
     if not isinstance(value, numpy.ndarray) or value.ndim == 0:
         return value, on_gemel([value])[0]
     if view is transposed:
@@ -117,12 +118,12 @@ def laid_out(value: Any, view: Any) -> tuple[Any, Any]:
     return view(base, numpy), view(np.array(base, dtype=base.dtype.name), np)
 
 
-#: Reductions share their loops: not all axes of all of them are laid out in every way.
+#: Reductions that share loops with others: only some of their axes are tried in every layout.
 KEPT_SMALL = frozenset(["prod", "min", "any", "all", "argmin", "var", "std"])
 
 
 def seen_through_views(case: Case) -> bool:
-    """Whether a case has arrays with axes; of the reductions, one axis of each kind is enough."""
+    """Whether a case has arrays with axes; for KEPT_SMALL, one axis of each kind is enough."""
     axis = case.parameters.get("axis", 0)
     if case.name in KEPT_SMALL and axis not in (0, 1, None):
         return False
@@ -133,7 +134,7 @@ VIEWS = [transposed, sliced, turned, repeated]
 
 
 def views_of(case: Case) -> list[Any]:
-    """All views; of elementwise operations, which share their loops, two that alternate."""
+    """All views; elementwise operations share their loops, so each gets every second view."""
     if not isinstance(case.op, Elementwise):
         return VIEWS
     turn = zlib.crc32(case.name.encode()) % 2
@@ -150,9 +151,9 @@ def views_of(case: Case) -> list[Any]:
     ],
 )
 def test_views_as_inputs(case: Case, view: Any) -> None:
-    """Strides of every kind as inputs: other order, gaps, negative, zero."""
+    """Inputs with strides of every kind: another order, gaps, negative, zero."""
     dtype = "float32" if accepts(case, inputs_of(case, "float32")) else "int32"
-    # Rows that are to rise, and matrices one can invert, stay what they are.
+    # Sorted rows must stay sorted, and definite matrices definite, so these are only sliced.
     ways = [sliced if d.kind in ("sorted", "definite") else view for d in case.draws]
     drawn = zip(inputs_of(case, dtype), ways, strict=True)
     pairs = [laid_out(value, way) for value, way in drawn]
@@ -183,7 +184,7 @@ PLAIN = [c for c in ELEMENTWISE if not {"shape", "dtype"} & set(c.parameters)]
 
 
 def resized(case: Case, *shapes: tuple[int, ...]) -> Case:
-    """The case with its inputs in other shapes (the last one for all that follow)."""
+    """The case with inputs of other shapes; the last shape is used for all that follow."""
     padded = [*shapes, *[shapes[-1]] * len(case.draws)]
     draws = tuple(
         d if d.kind == "number" else d._replace(shape=s)
@@ -202,7 +203,7 @@ def test_elementwise_of_nothing(case: Case, shape: tuple[int, ...]) -> None:
 
 @pytest.mark.parametrize("case", PLAIN, ids=lambda c: c.name)
 def test_elementwise_of_one(case: Case) -> None:
-    """0-d arrays."""
+    """Arrays without axes."""
     case = resized(case, ())
     dtype = "float32" if accepts(case, inputs_of(case, "float32")) else "int32"
     check(case, inputs_of(case, dtype))
@@ -288,7 +289,7 @@ def test_large_enough_to_be_tiled(name: str, shapes: Any, parameters: Any) -> No
     case = Case(name, draws, parameters)
     inputs = inputs_of(case, "float32")
     if name == "sum" or name == "mean":
-        # Whole numbers: sums are exact in any order.
+        # Integers, so that sums are exact in any order.
         inputs = [numpy.rint(x) for x in inputs]
     if name == "matmul":
         inputs = [numpy.rint(x) for x in inputs]
@@ -344,7 +345,7 @@ def test_special_values_of_two_inputs(case: Case, dtype: str) -> None:
     if not accepts(case, [a, b]):
         return
     if case.name in ("floor_divide", "remainder", "divmod"):
-        # NumPy's own answers for infinities differ between versions; Python's rules are kept.
+        # NumPy's results for infinities differ between versions; gemel keeps Python's rules.
         keep = numpy.isfinite(a) & numpy.isfinite(b) & (b != 0)
         a, b = a[keep], b[keep]
     check(case, [a, b])
@@ -387,7 +388,7 @@ def test_softmax_of_extremes(name: str, dtype: str) -> None:
 @pytest.mark.parametrize("dtype", INTEGERS)
 @pytest.mark.parametrize("name", ["floor_divide", "remainder"])
 def test_integer_division_at_its_limits(name: str, dtype: str) -> None:
-    """By zero the result is 0; the smallest by -1 wraps; neither ends the process."""
+    """x / 0 is 0, the smallest integer / -1 wraps around, and neither ends the process."""
     low, high = numpy.iinfo(dtype).min, numpy.iinfo(dtype).max
     pairs = ((low, -1), (low, 0), (high, 0), (7, 0), (-7, 2), (7, -2), (-7, -2), (0, -1))
     bits = numpy.array([[n % 2**64 for n in pair] for pair in pairs * 9], "uint64")

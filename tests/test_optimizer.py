@@ -1,4 +1,4 @@
-"""Optimizers and Trainer, against the same formulas in plain Python."""
+"""Optimizers and Trainer, compared with the same formulas in plain Python."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def test_marking_a_parameter_again_keeps_what_is_known_of_its_gradient():
     with autograd.record():
         loss = made.data().sum()
     autograd.mark_variables([made.data()], [made.grad()], "add")
-    loss.backward()  # recorded before, into the same gradient
+    loss.backward()  # was recorded before the marking, with the same gradient array
     trainer.step(1)
     close(made.data().tolist(), [w - 0.1 for w in START])
     made.data().attach_grad()
@@ -260,7 +260,7 @@ def test_a_schedule_decides_the_rate():
     rule = optimizer.SGD(lr_scheduler=lambda step: 0.1 / (1 + step))
     trainer = gluon.Trainer([made], rule)
     found = run(made, trainer, 3, batch_size=1)
-    total = 0.1 / 2 + 0.1 / 3 + 0.1 / 4  # called with 1 at the first update, as in MXNet
+    total = 0.1 / 2 + 0.1 / 3 + 0.1 / 4  # first called with 1, as in MXNet
     close(found, [w - total * g for w, g in zip(START, DIRECTION, strict=True)])
     with pytest.raises(ValueError, match="lr_scheduler"):
         trainer.set_learning_rate(1)

@@ -1,4 +1,4 @@
-"""Optimizers against their formulas in float64, and what is asked of all of them."""
+"""Optimizers compared with their formulas in float64, and what is required of all of them."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def norm(x):
 
 
 def sgd(momentum=0.0, ahead=False):
-    """A step for each gradient: a generator that is sent (step, weight, grad)."""
+    """A formula: a function of (step, weight, gradient, kept states) that gives the new weight."""
 
     def step(t, w, g, kept):
         g = clip(RESCALE * g) + DECAY * w
@@ -141,7 +141,7 @@ def test_formula(name, settings, formula):
     weights = [np.array(START, dtype="float64"), np.array(START[:2], dtype="float64")]
     expected, kept = START, {}
     for t, grad in enumerate(GRADS, 1):
-        # Another parameter beside it changes nothing.
+        # A second parameter in the same call makes no difference.
         grads = [np.array(grad, dtype="float64"), np.array(grad[:2], dtype="float64")]
         update([0, 1], grads, weights)
         expected = formula(t, expected, grad, kept)
@@ -158,7 +158,7 @@ def test_noise_of_sgld():
     assert found.mean() == pytest.approx(-0.02, abs=0.005)
     assert found.std() == pytest.approx(0.2, rel=0.03)
     rule.update(0, weight, grad, state)
-    assert abs(numpy.corrcoef(found, weight.asnumpy() - found)[0, 1]) < 0.05, "drawn anew"
+    assert abs(numpy.corrcoef(found, weight.asnumpy() - found)[0, 1]) < 0.05, "new noise each time"
     assert len(rule._fused.programs) == 1
 
 
@@ -266,7 +266,7 @@ def test_float16_weights_with_float32_masters(name):
     (found,) = train([half], trainer, 1)
     (expected,) = train([whole], gluon.Trainer([whole], name, settings), 1)
     assert found.dtype == numpy.float16
-    # The gradients were float16, too.
+    # The tolerance is float16's, because the gradients were float16, too.
     numpy.testing.assert_allclose(found, expected, rtol=3e-3, atol=1e-3)
     updater = optimizer.Updater(trainer.optimizer)
     master, _ = updater.state(0, half.data())
@@ -285,7 +285,7 @@ def test_states_go_on_when_the_weights_are_cast(name, dtypes, moved):
     trainer, other = (gluon.Trainer([made], name, settings) for made in (found, whole))
     for dtype in (*dtypes, dtypes[0]):
         found.cast(dtype)
-        if moved:  # the states of each device are made anew
+        if moved:  # the states are created again on each new device
             found.reset_ctx(cpu(1) if found.homes == [cpu(0)] else cpu(0))
         for made, its in ((found, trainer), (whole, other)):
             with autograd.record():
@@ -323,7 +323,7 @@ def test_small_steps_are_not_lost_with_a_master():
 
 
 class Halving(Optimizer):
-    """In gemel's manner."""
+    """An optimizer in gemel's style."""
 
     def __init__(self, part=0.5, **settings):
         super().__init__(**settings)
@@ -337,7 +337,7 @@ class Halving(Optimizer):
 
 
 class ByHand(Optimizer):
-    """In MXNet 1's manner."""
+    """An optimizer in MXNet 1's style."""
 
     def __init__(self, part=0.5, **settings):
         super().__init__(**settings)
@@ -354,7 +354,7 @@ class ByHand(Optimizer):
 
 
 class ByStep(ByHand):
-    """In MXNet 2's manner."""
+    """An optimizer in MXNet 2's style."""
 
     update = Optimizer.update
 

@@ -1,4 +1,4 @@
-"""Other packages take gemel's arrays: scikit-learn, SciPy, pandas, matplotlib, as they are."""
+"""Other packages accept gemel's arrays: scikit-learn, SciPy, pandas and matplotlib, unchanged."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ROW = numpy.array([0.1, 0.5, 0.9, 2.0, 4.0], "float32")
 
 
 def close(ours: Any, theirs: Any) -> None:
-    """Numbers, arrays and tuples of them with the same values."""
+    """Check that numbers, arrays or tuples of them have the same values."""
     if isinstance(theirs, tuple):
         assert len(ours) == len(theirs)
         for one, other in zip(ours, theirs, strict=True):
@@ -29,7 +29,7 @@ def close(ours: Any, theirs: Any) -> None:
 
 # --- scikit-learn ---------------------------------------------------------------------------
 
-#: Runs in a process of its own: SciPy asks for the switch when it is imported.
+#: Runs in its own process, because SciPy reads the switch when it is imported.
 SKLEARN = """
 import numpy
 from gemel import np
@@ -206,7 +206,7 @@ def test_pandas_series() -> None:
 
 # --- matplotlib -----------------------------------------------------------------------------
 
-#: What is drawn, and the numbers the picture was made of.
+#: What is drawn, and the numbers that the picture was made from.
 DRAWN: dict[str, Any] = {
     "plot": lambda ax, x: ax.plot(x, x**2)[0].get_ydata(),
     "plot of a table": lambda ax, x: ax.plot(x.reshape(5, 1))[0].get_ydata(),

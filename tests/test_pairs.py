@@ -1,4 +1,4 @@
-"""Products of bfloat16 by pairs along k: every layout and rest, windows, meaning, and when."""
+"""bfloat16 products by pairs along k: all layouts and remainders, windows, meaning, selection."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ needs_instruction = pytest.mark.skipif(
 
 @pytest.fixture
 def planned_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Products are planned for the instruction, whether or not this processor has it."""
+    """Plan products for the instruction even if this processor lacks it."""
     for module in (contract, product):
         there = getattr(module, "has_instruction", None)
         if there is not None:
@@ -55,7 +55,7 @@ def words(plan: list[contract.StepPlan]) -> list[str]:
 @needs_instruction
 @pytest.mark.parametrize("lasts", LAYOUTS, ids="".join)
 def test_sizes(lasts: tuple[str, str]) -> None:
-    """All rests of rows, columns, and of k, which may be odd and is cut where it is long."""
+    """All remainders of rows, columns and k; k may be odd, and is split where it is long."""
     draw = random.Random("".join(lasts))
     sizes = [(draw.randint(12, 90), draw.randint(16, 90), draw.randint(32, 99)) for _ in range(12)]
     for seed, (m, n, k) in enumerate([*sizes, (14, 32, 64), (29, 33, 4099), (300, 500, 700)]):
@@ -66,7 +66,7 @@ def test_sizes(lasts: tuple[str, str]) -> None:
 @needs_instruction
 @pytest.mark.parametrize("way", [name for name, (*_, form) in WAYS.items() if form != "gathered"])
 def test_windows(way: str) -> None:
-    """Two channels to a lane, of windows put together of any number of runs; or two neighbours."""
+    """A lane holds two channels of windows, in any number of runs, or two neighbours."""
     k, n, _ = WAYS[way]
     if any(stride < 0 for _, stride in k):
         return
@@ -91,7 +91,7 @@ def check_windows(m: int, k: Axes, n: Axes, batch: int = 2) -> None:
         whole, (batch, *extents), (4 * span, *(4 * s for s in strides))
     )
     a, kept_a = kept_as(filled(generator, (m, depth), float32), bfloat16)
-    # As whoever plans it copies it: neighbours along k's first axis lie side by side.
+    # Copied as the planner's caller would: neighbours along k's first axis lie side by side.
     beside = kept_a
     if several.paired == 0:
         beside = kept_a.reshape(m, k[0][0] // 2, 2, -1).swapaxes(-1, -2).copy()
@@ -114,7 +114,7 @@ def check_windows(m: int, k: Axes, n: Axes, batch: int = 2) -> None:
 
 
 def interpreted(plan: list[contract.StepPlan], known: dict[int, Any]) -> None:
-    """The steps by what they mean."""
+    """Run the steps in the interpreter."""
     room = [numpy.zeros(size + 64, "uint8") for size in plan[0].scratch]
     known = {**known, **{-1 - i: each for i, each in enumerate(room)}}
     for step in plan:
@@ -123,7 +123,7 @@ def interpreted(plan: list[contract.StepPlan], known: dict[int, Any]) -> None:
 
 
 def test_what_it_means(planned_anywhere: None) -> None:
-    """The interpreter, and C, read the panels as the kernel does; on any processor."""
+    """The interpreter and C read the panels as the kernel does, on any processor."""
     m, n, k = 13, 19, 35
     source = numpy.random.default_rng(0)
     (a, kept_a), (b, kept_b) = (
@@ -160,7 +160,7 @@ def test_which_windows_are_read_by_pairs() -> None:
         assert several is not None
         found = windows_pay_in_pairs(task._replace(m=m), several, True)
         assert found == pays
-        # Who copies the first factor in each call needs many columns.
+        # If the first factor has to be copied in each call, pairs only pay with many columns.
         assert not windows_pay_in_pairs(task._replace(m=m), several, False)
         many = task._replace(m=m, batch=64)
         assert windows_pay_in_pairs(many, several, False) == pays
@@ -184,14 +184,14 @@ def test_only_bfloat16_is_accepted_in_pairs(planned_anywhere: None) -> None:
 
 
 def rounded(*shape: int, seed: int) -> tuple[Any, Any]:
-    """An array of bfloat16, and what is in it."""
+    """A bfloat16 array, and its values in float64."""
     x = np.array(numpy.random.default_rng(seed).standard_normal(shape).astype("float32"))
     x = x.astype("bfloat16")
     return x, x.astype("float32").asnumpy().astype("float64")
 
 
 def near(found: Any, wanted: Any) -> None:
-    """As near as results of bfloat16 can be."""
+    """Check the result to the precision of bfloat16."""
     found = found.astype("float32").asnumpy()
     assert numpy.abs(found - wanted).max() <= numpy.abs(wanted).max() / 128
 
@@ -199,7 +199,7 @@ def near(found: Any, wanted: Any) -> None:
 @pytest.mark.parametrize("groups", [1, 2])
 @pytest.mark.parametrize(("channels", "size", "stride"), [(4, 9, 1), (12, 20, 2), (6, 33, 1)])
 def test_convolutions(channels: int, size: int, stride: int, groups: int) -> None:
-    """Forward and both gradients; whether the machine has the instruction or not."""
+    """Forward and both gradients, whether or not the processor has the instruction."""
     pad, filters = 1, 40
     x, x64 = rounded(2, channels, size, size, seed=1)
     w, w64 = rounded(filters, channels // groups, 3, 3, seed=2)
@@ -219,7 +219,7 @@ def test_convolutions(channels: int, size: int, stride: int, groups: int) -> Non
 
 
 def test_a_network_is_trained_in_bfloat16() -> None:
-    """Layers wide enough for pairs, forward and backward: near what float32 has."""
+    """Layers wide enough for pairs, forward and backward: the losses are close to float32's."""
     losses = {}
     for dtype in ("float32", "bfloat16"):
         gemel.random.seed(3)

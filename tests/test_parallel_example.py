@@ -1,4 +1,4 @@
-"""The comparison of the three ways runs to its end, and its replay does what it says."""
+"""The comparison of the three ways runs to its end, and its replay computes what it says."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def replaying(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 
 def test_a_replayed_step(replaying: Any) -> None:
-    """Two products on two devices side by side, what the first gives then travels to the second."""
+    """Two products run side by side on two devices; then the first result is copied."""
     a, b = (np.ones((200, 200), device=gpu(number)) for number in (0, 1))
     np.dot(a, a), np.dot(b, b)
     npx.waitall()
@@ -65,7 +65,7 @@ def test_a_replayed_step(replaying: Any) -> None:
     assert step.idle == pytest.approx(1 - 3 * cost / 2 / step.whole)
     assert step.waited[gpu(1).code] == pytest.approx({"links": 260.0, "other devices": 0.0})
     assert step.waited[gpu(0).code] == pytest.approx({"links": 0, "other devices": 260.0 + cost})
-    assert step.kept[gpu(1).code] == 320_000  # y and the copy, until z is there
+    assert step.kept[gpu(1).code] == 320_000  # y and the copy of x, until z has been computed
     assert replaying.replay(trace, 2, replaying.FREE).whole == pytest.approx(2 * cost)
     assert z.device == gpu(1) and cpu(0) not in (z.device, x.device)
 

@@ -84,7 +84,7 @@ def test_every_task_comes_once_and_behind_those_it_needs(name, stages, count):
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_the_engine_keeps_the_order_and_so_what_is_kept(order):
-    """Of what each device has run, in the order in which it did."""
+    """Check this with the operations each device ran, in the order in which they started."""
     net, count, stages = dense(4, 64), 6, 4
     parts = parallel.Pipeline(net, [gpu(i) for i in range(stages)], count, order, cut=[1, 2, 3])
     parts.hybridize()
@@ -120,8 +120,8 @@ def test_each_cut_is_sent_once_forward_and_once_backward():
     profiler.set_state("stop")
     found = [o for o in profiler.recording().finished() if o.copies]
     whole = size * units * 4
-    # Into the first device comes x, into the last y; between two devices each micro-batch
-    # passes forward and backward. Each copy may bring an element more for each of what is awaited.
+    # x goes to the first device, y to the last one. Between two devices each micro-batch passes
+    # forward and backward. A copy may carry one more element for each array it waits for.
     large = [o for o in found if o.bytes > 100]
     assert len(large) == count * (1 + 1 + 2 * 2)
     assert sum(o.bytes for o in large) == pytest.approx(6 * whole, rel=0.02)
@@ -134,7 +134,7 @@ def test_balanced_stages():
     assert balanced([1, 1, 1, 1], 2) == [0, 2]
     assert balanced([5, 1, 1, 1], 3) == [0, 1, 2]
     assert balanced([1, 1, 1, 9], 2) == [0, 3]
-    assert balanced([0, 0, 0], 3) == [0, 1, 2]  # each has a layer, whatever they cost
+    assert balanced([0, 0, 0], 3) == [0, 1, 2]  # each stage gets a layer, whatever the costs
     rng = numpy.random.RandomState(0)
     for _ in range(20):
         sizes = rng.randint(0, 9, size=6).tolist()
@@ -164,7 +164,7 @@ def test_stages_of_equal_parameters_and_of_equal_operations():
     for cut in ("parameters", "flops"):
         parts = parallel.Pipeline(net(), [cpu(0), cpu(1)], 2, cut=cut)
         parts.initialize()
-        assert parts.stages == []  # known when the shapes are
+        assert parts.stages == []  # not known before the shapes are
         assert parts(x).shape == (4, 40)
         ends[cut] = [len(stage.block) for stage in parts.stages]
     assert ends == {"parameters": [3, 2], "flops": [2, 3]}
@@ -194,7 +194,7 @@ def test_wrong_pipelines():
     shared[2].weight = shared[0].weight
     with pytest.raises(parallel.SplitError, match="two stages"):
         parallel.Pipeline(shared, two, cut=[1])
-    with pytest.raises(ValueError, match="Pipeline"):  # it is a ValueError, too
+    with pytest.raises(ValueError, match="Pipeline"):  # SplitError is a ValueError, too
         parallel.Pipeline(dense(2), two, 0)
 
 
@@ -242,7 +242,7 @@ def test_within_a_recorded_block_and_after_an_error():
         losses = LOSS(known(x), y)
     losses.backward()
     close(gradients(net), gradients(known))
-    with autograd.record():  # the split network is a function like others
+    with autograd.record():  # the split network can be called like any other
         other = LOSS(parts(x), y.as_in_ctx(gpu(2)))
     other.backward()
     close(gradients(net), gradients(known))
@@ -258,7 +258,7 @@ def test_several_arrays_between_stages_and_stages_without_parameters():
             return self.dense(x), x * 2, (x > 0).astype("int32")
 
     class One(nn.HybridBlock):
-        def forward(self, a: Any, b: Any, c: Any) -> Any:  # b has no part in the gradient
+        def forward(self, a: Any, b: Any, c: Any) -> Any:  # b does not contribute to the gradient
             return a * c.astype("float32") + np.zeros_like(b)
 
     def made() -> nn.HybridSequential:
@@ -303,7 +303,7 @@ def test_rows_of_integers_come_in():
 
 @pytest.mark.parametrize("order", ORDERS)
 def test_batch_norm_sees_micro_batches(order):
-    """What one device does that takes the micro-batches only these can be divided."""
+    """The result is that of one device that takes the same micro-batches one after another."""
 
     def made() -> nn.HybridSequential:
         np.random.seed(1)
@@ -403,7 +403,7 @@ def test_a_serial_engine_and_more_micro_batches_than_the_queue_holds():
         for more, count, size in (({"GEMEL_ENGINE": "serial"}, 3, 7), ({}, 300, 300))
     ]
     assert [one.returncode for one in found] == [0, 0], found[0].stderr + found[1].stderr
-    # Two layers of ones make 16 of each 1, and (16 - 1) ** 2 / 2 is 112.5.
+    # Two layers of ones turn 1 into 16, and (16 - 1) ** 2 / 2 is 112.5.
     for one, size in zip(found, (7, 300), strict=True):
         losses, total = json.loads(one.stdout)
         assert losses == [112.5] * size and total == pytest.approx(size * 15 / 4 * 4 * 16)

@@ -1,4 +1,4 @@
-"""Layers cut over devices: parameters in parts, dense layers, attention, what travels."""
+"""Layers split over devices: parameters in parts, dense layers, attention, what is sent."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_parameter_in_parts():
     assert made.data().tolist() == whole
     with pytest.raises(ShapeError, match=r"axis 1 of \(2, 4\) does not divide into 3 equal parts"):
         made.reset_device([cpu(0), cpu(1), cpu(2)])
-    assert made.data().tolist() == whole  # nothing has changed
+    assert made.data().tolist() == whole  # the failed call changed nothing
     with pytest.raises(ShapeError, match=r"w has shape \(2, 4\)|does not fit"):
         made.set_data([[1.0]])
 
@@ -105,7 +105,7 @@ def test_units_that_do_not_divide():
         parts(np.ones((2, 5)))
     with pytest.raises(parallel.SplitError, match="10 units do not divide into 4 heads"):
         parallel.SelfAttention(10, 4)
-    heads = parallel.SelfAttention(12, 3)  # 6 columns each, but one head and a half
+    heads = parallel.SelfAttention(12, 3)  # 6 columns a device, but 1.5 heads
     parts = parallel.TensorParallel(heads, TWO)
     parts.initialize()
     with pytest.raises(parallel.SplitError, match="3 heads do not divide among 2 devices"):
@@ -146,7 +146,7 @@ def encoder_after(devices: Any, hybrid: bool, dtype: str = "float32", dropout: f
     trainer = gluon.Trainer(parts.collect_params(), "sgd", {"learning_rate": 0.1, "momentum": 0.9})
     for _ in range(3):
         losses = parts.step(trainer, x, y, LOSS)
-    # Replicas are the same bits.
+    # The replicas have the same bits.
     for parameter in net.collect_params().values():
         if parameter.cut_axis is None:
             first, *others = (a.asnumpy() for a in parameter.list_data())
@@ -199,7 +199,7 @@ def test_each_all_reduce_sends_one_array_each_way():
     for operation in profiler.recording().finished():
         if operation.copies and operation.bytes >= array:
             lanes.setdefault(operation.lane, []).append(operation.bytes)
-    # Four links: into each come x, the sum forward and the sum backward; two parts go out.
+    # Each of four devices receives x and the sums forward and backward, and sends two parts.
     assert sorted(map(sum, lanes.values())) == [2 * array] * 4 + [3 * array] * 4
 
 
@@ -218,7 +218,7 @@ def test_optimizers_that_cannot_update_parts(optimizer, how):
     parts.backward(np.ones((2, 3)), np.zeros((2,), dtype="int64"), LOSS)
     with pytest.raises(GemelError, match="weight is split over several devices"):
         trainer.step(2)
-    parts = parallel.TensorParallel(net, [cpu(0)])  # in one piece it can be updated
+    parts = parallel.TensorParallel(net, [cpu(0)])  # a parameter in one piece can be updated
     before = net.weight.data().tolist()
     parts.step(trainer, np.ones((2, 3)), np.zeros((2,), dtype="int64"), LOSS)
     assert net.weight.data().tolist() != before
@@ -248,7 +248,7 @@ def test_gradients_between_the_halves_of_a_step():
 
 
 def test_states_move_with_their_parameters(tmp_path):
-    """A training that goes on with other numbers of devices."""
+    """Training continues with other numbers of devices."""
     found = []
     for places in ([[cpu(0)]] * 3, [TWO, [gpu(i) for i in range(4)], [cpu(3)]]):
         np.random.seed(2)
@@ -284,7 +284,7 @@ def test_files_of_another_shape_change_nothing(tmp_path):
 
 @pytest.mark.parametrize("kvstore", ["device", "local"])
 def test_a_trainer_of_two_groups_of_replicas(kvstore):
-    """Two stages, each with two replicas; and both on one device."""
+    """Two stages with two replicas each; and for comparison both stages on one device."""
     known, found = [], []
     for places in ([[cpu(0)], [cpu(0)]], [[cpu(0), cpu(1)], [gpu(0), gpu(1)]]):
         np.random.seed(2)

@@ -1,4 +1,4 @@
-"""Three ways to split a network: each trains it to the parameters of one device."""
+"""Three ways to split a network: with each, training gives the parameters of one device."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from gemel.errors import DeviceError, ShapeError, UninitializedError, UnknownNam
 from gemel.gluon import nn, parallel
 
 LOSS = gluon.loss.SoftmaxCrossEntropyLoss()
-EXAMPLES, STEPS = 22, 4  # 22: no number of parts here divides it evenly but 2
+EXAMPLES, STEPS = 22, 4  # of the numbers of parts used here, only 2 divides 22
 
-#: How far parameters may be from those of one device: sums are in another order.
+#: How far parameters may be from those of one device, because sums are in another order.
 TOLERANCE = {"float32": 2e-6, "float64": 1e-13}
 
 
@@ -35,7 +35,7 @@ def devices_of(kind: str, count: int) -> list[Any]:
 
 
 def network(cut: bool = False, dtype: str = "float32") -> nn.HybridSequential:
-    """Of dense layers; `cut`: by columns and rows in turns."""
+    """A network of dense layers; with `cut`, alternately split by columns and by rows."""
     np.random.seed(3)
     wide, narrow = (parallel.ColumnDense, parallel.RowDense) if cut else (nn.Dense, nn.Dense)
     net = nn.HybridSequential()
@@ -105,7 +105,7 @@ WAYS = ["data", "gpipe", "1f1b", "tensor"]
 def test_training_is_that_of_one_device(way, hybrid, optimizer, dtype):
     expected, _, known = alone(hybrid, optimizer, dtype)
     net = network(way == "tensor", dtype)
-    net.initialize(init.Xavier())  # shapes are not known before the first batch
+    net.initialize(init.Xavier())  # the first batch determines the shapes
     parts = split(way, net, devices_of("gpu", 2))
     if hybrid:
         parts.hybridize()
@@ -139,7 +139,7 @@ def test_files_are_those_of_one_device(way, tmp_path):
     trainer.save_states(tmp_path / "alone.states")
     net = network(way == "tensor")
     parts = split(way, net, devices_of("gpu", 2))
-    parts.load_parameters(tmp_path / "alone.params")  # before anything has a shape
+    parts.load_parameters(tmp_path / "alone.params")  # before any parameter has a shape
     going_on = gluon.Trainer(parts.collect_params(), "adam", SETTINGS["adam"])
     going_on.load_states(tmp_path / "alone.states")
     parts.step(going_on, *batch(), LOSS)
@@ -161,7 +161,7 @@ def test_files_are_those_of_one_device(way, tmp_path):
     back = network()
     back.load_parameters(tmp_path / "parts.params")
     close(values(back), values(net), "float32")
-    parts.load_parameters(tmp_path / "alone.params")  # onto what has values
+    parts.load_parameters(tmp_path / "alone.params")  # parameters that already have values
     going_on.load_states(tmp_path / "alone.states")
     close(values(net), values(expected), "float32")
 
@@ -228,7 +228,7 @@ def test_wrong_use(way):
         parts.backward(*batch(), lambda y, label: LOSS(y, label).mean())
     with pytest.raises(ShapeError):
         parts.backward(np.ones((4, 9, 2))[:, 0], np.ones((3,)), LOSS)
-    parts.backward(*batch(), LOSS)  # nothing is left of what failed
+    parts.backward(*batch(), LOSS)  # nothing is left of the failed batch
     npx.waitall()
     with pytest.raises(ValueError, match="int 3 is not a network"):
         split(way, 3, devices_of("gpu", 2))
@@ -239,7 +239,7 @@ def test_wrong_use(way):
     ("examples", "labels"), [(1, 2), (2, 1), (3, 4), (4, 3), (0, 0), (2, None)]
 )
 def test_as_many_labels_as_examples(way, examples, labels):
-    """A batch that falls into fewer parts than its labels leaves none of these out."""
+    """If labels and examples differ in number, that is an error: no label is left out silently."""
     net = network(way == "tensor")
     parts = split(way, net, devices_of("cpu", 2))
     parts.initialize(init.Xavier())
@@ -320,7 +320,7 @@ def test_threads_with_networks_of_their_own(way):
 @pytest.mark.parametrize("hybrid", [False, True])
 @pytest.mark.parametrize("way", ["data", "tensor"])
 def test_an_error_leaves_no_device_waiting_for_another(way, hybrid):
-    """Devices meet in layers: those that came before the error must not meet the next batch."""
+    """Devices meet in layers. Those that arrived before the error must not meet the next batch."""
 
     def made() -> nn.HybridSequential:
         np.random.seed(4)
@@ -340,7 +340,7 @@ def test_an_error_leaves_no_device_waiting_for_another(way, hybrid):
         parts = split(way, net, devices_of("cpu", count))
         if hybrid:
             parts.hybridize()
-        for _ in range(2):  # the second time compiled
+        for _ in range(2):  # compiled at the second time
             with pytest.raises(ValueError, match="made up"):
                 parts.backward(x + 100, y, broken)
             losses = [parts.backward(part, y, LOSS).asnumpy() for part in (x, x * 2)]

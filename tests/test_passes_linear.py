@@ -1,4 +1,4 @@
-"""Passes and lowering take time in proportion to the graph; what they give is none the worse."""
+"""Passes and lowering take time linear in the graph's size, and their results are as good."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from gemel.runtime.sites import find_sites
 
 
 def chain(n: int) -> Graph:
-    """Recorded multiplies by one variable, and the variable's gradient, which gathers n terms."""
+    """Multiplications by one variable, and the variable's gradient, which adds up n terms."""
     x, w = symbol(8), symbol(8)
     y = x
     for _ in range(n):
@@ -58,7 +58,7 @@ def layers(n: int) -> Graph:
 
 
 def masked(n: int) -> Graph:
-    """One mask that each of n layers reads, at the beginning of the graph and far from the end."""
+    """One mask near the start of the graph, which each of n layers reads."""
     first, w = symbol(4, 4), symbol(4, 4)
     x = first
     mask = np.tanh(w) > 0
@@ -68,7 +68,7 @@ def masked(n: int) -> Graph:
 
 
 def residual(n: int) -> Graph:
-    """Blocks whose input is added to their output."""
+    """Residual blocks: each adds its input to its output."""
     x, w = symbol(4, 4), symbol(4, 4)
     y = x
     for _ in range(n):
@@ -77,7 +77,7 @@ def residual(n: int) -> Graph:
 
 
 def lookups(n: int) -> Graph:
-    """Steps that can fail, each of them on the way to a result of its own."""
+    """Steps that can fail, each of which leads to a result of its own."""
     first, at = symbol(5, 3), symbol(5, dtype="int32")
     x, results = first, []
     for _ in range(n):
@@ -86,7 +86,7 @@ def lookups(n: int) -> Graph:
     return Graph((first, at), results)
 
 
-#: Each with a length at which its searches are as long as they get.
+#: Each with a length at which its searches reach their longest.
 BUILDERS = {chain: 240, layers: 20, masked: 240, residual: 40, lookups: 60}
 
 
@@ -96,14 +96,14 @@ def traced(build: Callable[[int], Graph], n: int) -> Graph:
 
 
 def calls_of(function: Callable[[], Any]) -> int:
-    """How many Python functions it calls: its work, whatever else the machine does."""
+    """The number of Python calls a function makes: a measure of work that load does not change."""
     count = 0
 
     def seen(frame: Any, event: str, argument: Any) -> None:
         nonlocal count
         count += 1
 
-    gc.disable()  # what is collected meanwhile is not its work
+    gc.disable()  # garbage collection is not part of the function's work
     sys.setprofile(seen)
     try:
         function()
@@ -114,9 +114,9 @@ def calls_of(function: Callable[[], Any]) -> int:
 
 
 def stages(graph: Graph) -> dict[str, int]:
-    """The work of each stage from a graph to the bytes of a plan."""
+    """The number of calls in each stage from a graph to a plan's bytes."""
     optimized = optimize(graph)
-    image = lowered(optimized, backend_of(gemel.cpu()))  # makes the kernels
+    image = lowered(optimized, backend_of(gemel.cpu()))  # compiles the kernels in advance
     return {
         "verify": calls_of(lambda: verify(graph)),
         "passes": calls_of(lambda: optimize(graph)),
@@ -167,7 +167,7 @@ def test_a_trace_with_many_parameters_is_linear() -> None:
 
 
 def kernels(graph: Graph) -> list[int]:
-    """How many steps each fused node computes, without what it can have for nothing."""
+    """The number of steps in each fused node, without the cheap ones."""
     nodes = [node for node in graph.walk() if node.op is fused]
     bodies = [node.params["body"].walk() for node in nodes]
     return [sum(1 for n in body if n.op is not None and not cheap(n)) for body in bodies]
@@ -178,7 +178,7 @@ def kernels(graph: Graph) -> list[int]:
     [(chain, 160, 14), (layers, 40, 198), (masked, 20, 21), (residual, 20, 60), (lookups, 20, 22)],
 )
 def test_long_graphs_are_few_kernels(build: Any, n: int, count: int) -> None:
-    """As many as were made when every dependency was computed anew for each step."""
+    """The counts are those from when dependencies were computed anew for each step."""
     found = kernels(optimize(traced(build, n)))
     assert len(found) == count
     assert max(found) <= LARGEST_BODY
@@ -195,7 +195,7 @@ def test_long_graphs_keep_their_meaning(build: Any) -> None:
 
 
 def test_a_product_does_not_end_in_what_waits_for_it() -> None:
-    """The condition is read from the product's result by an operation with a kernel of its own."""
+    """The condition reads the product's result through an operation with its own kernel."""
     x, w, at = symbol(4, 4), symbol(4, 4), symbol(4, dtype="int32")
     with Trace():
         product = np.matmul(x, w)
@@ -210,7 +210,7 @@ def test_a_product_does_not_end_in_what_waits_for_it() -> None:
 
 
 def units_of(results: list[Entry]) -> tuple[Order, dict[Entry, Unit]]:
-    """An order of units of one node each."""
+    """An order in which each unit has one node."""
     order = Order()
     nodes = [node for node in walk(results) if node.op is not None]
     for node in nodes:
@@ -219,7 +219,7 @@ def units_of(results: list[Entry]) -> tuple[Order, dict[Entry, Unit]]:
 
 
 def climbs(order: Order) -> bool:
-    """Whether every unit is above what it reads."""
+    """Whether every unit has a higher level than the units it reads."""
     pairs = [(order.unit[node], unit) for node in order.unit for unit in order.read(node)]
     return all(a is b or a.level > b.level for a, b in pairs)
 
@@ -256,13 +256,13 @@ def test_units_in_the_way_are_moved() -> None:
     order.join((unit[early], last), levels)
     assert climbs(order)
     assert unit[readers[-1]].level > unit[late].level
-    # Now a path leads from each of the late ones to each of the readers.
+    # Now a path leads from each late unit to each reader.
     assert order.joined((unit[late], unit[readers[-1]])) is None
     assert climbs(order)
 
 
 def comes_back(order: Order, units: tuple[Unit, ...]) -> bool:
-    """Whether a path leaves the units and comes back, found the long way."""
+    """Whether a path leaves the units and returns to them, by a plain search."""
     readers: dict[Unit, set[Unit]] = {}
     for node, unit in order.unit.items():
         for read in order.read(node):
@@ -375,7 +375,7 @@ def test_knots(needs: list[set[int]], knots: list[int]) -> None:
 
 
 class Item:
-    """What the search for independent lists asks an item."""
+    """The part of an item's interface that the search for independent lists uses."""
 
     def __init__(self, cost: int, reads: str, writes: str) -> None:
         self.cost = cost
@@ -386,7 +386,7 @@ class Item:
 
 
 def test_lists_end_where_nothing_more_is_won() -> None:
-    """A leaf beside a chain: as much of the chain as takes the leaf's time, and no more."""
+    """A leaf beside a chain: only as much of the chain runs beside it as takes the leaf's time."""
     names = "abcdefghijkl"
     items = [
         Item(90_000, "", "z"),

@@ -1,4 +1,4 @@
-"""Plans from disk: what shares a file, what must not, and what a file serves."""
+"""Plans on disk: which programs share a file, which must not, and which sizes a file serves."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from programs import run
 
-#: Runs a program and tells its results, which files it found or made, and what it had to lower.
+#: Runs a program and reports its results and which files it had to make.
 FRAME = """
 import gemel
 from gemel import autograd, np, npx
@@ -29,7 +29,7 @@ def told(program: str, folder: Path, **environment: str) -> dict[str, Any]:
     return found
 
 
-#: Pairs of programs that look alike and differ in what decides their plan.
+#: Pairs of programs that look alike but need different plans.
 LOOK_ALIKES = {
     "a free size and a number that was the same": (
         "f = gemel.compile(lambda x: np.ones((x.shape[0], 2)) + x.sum())",
@@ -83,7 +83,7 @@ def test_similar_programs_get_different_plans(name: str, tmp_path: Path) -> None
     assert shared == alone * 2
 
 
-#: Programs of which a second process makes nothing: the imperative, compiled and training ways.
+#: Programs for which a second process makes no files: imperative, compiled and training.
 PROGRAMS = {
     "imperative": """
 x = np.array([[1.0, 2.0, 3.0], [4.0, 5.0, 6.0]])
@@ -148,7 +148,7 @@ values = [npx.softmax(x).tolist() for x in arrays[:{count}]]
 
 
 def test_sizes_a_kept_plan_does_not_fit(tmp_path: Path) -> None:
-    """The second process finds the first size's plan; others must not be forced into it."""
+    """The second process finds the first size's plan, but must not use it for other sizes."""
     program = """
 def forward(x):
     return x.reshape(-1, 4).sum(axis=0) if x.shape[0] % 2 == 0 else x[:3].sum(axis=0)

@@ -1,4 +1,4 @@
-"""A plan that fails in one place: what fails with it, what stays, and what is said of it."""
+"""A plan that fails in one place: what fails with it, what stays valid, what the message says."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from gemel import _core, autograd, gluon, np, npx
 from gemel.runtime.image import OUTPUT, WRITTEN
 from gemel.tracing.updates import Update
 
-#: Few elements are computed by the thread that asks, many are handed to the engine.
+#: The calling thread computes few elements itself and hands many to the engine.
 SMALL, LARGE = 4, 1 << 18
 
 
@@ -26,7 +26,7 @@ def queued() -> int:
 
 @pytest.fixture(params=["inline", "queued", "serial"])
 def size(request: pytest.FixtureRequest) -> Iterator[int]:
-    """Elements per array; work of that size goes the way the test is run for."""
+    """Elements per array, so that work of this size runs in the way the test asks for."""
     _core.configure(serial=request.param == "serial")
     large = request.param == "queued"
     before = queued()
@@ -43,7 +43,7 @@ def compiled(request: pytest.FixtureRequest) -> bool:
 
 
 def bad(size: int, position: int | None = None) -> Any:
-    """Positions of which the last is out of range."""
+    """Positions, the last of which is out of range."""
     return np.concatenate([np.zeros((size - 1,), "int64"), np.array([position or size])])
 
 
@@ -52,13 +52,13 @@ def good(size: int) -> Any:
 
 
 def line_of(function: Any, text: str) -> int:
-    """The number of the line of a function that holds a text."""
+    """The number of the function's line that contains a text."""
     lines, first = inspect.getsourcelines(function)
     return first + next(i for i, line in enumerate(lines) if text in line)
 
 
 def fails(array: Any, message: str = "out of bounds") -> str:
-    """The message an array fails with, every time it is asked."""
+    """Check that an array fails with the same message each time; returns the message."""
     with pytest.raises(IndexError, match=message) as first:
         array.wait_to_read()
     with pytest.raises(IndexError) as second:
@@ -95,7 +95,7 @@ def test_only_what_needs_the_failed_value_fails(size: int, compiled: bool) -> No
 
 
 def test_work_after_the_failure_is_done(size: int) -> None:
-    """What is computed later, in memory that was to be shared, is right."""
+    """Results computed after the failure are right, even in memory that might have been shared."""
 
     def forward(x: Any, positions: Any) -> Any:
         lost = x.take(positions, axis=0)
@@ -162,7 +162,7 @@ def test_a_failure_in_a_branch(size: int) -> None:
     lost, double = call(x, bad(size))
     assert f"(traced at {__file__}:{line_of(forward, '# here')})" in fails(lost)
     assert (double == 2).all().item()
-    other, double = call(-x, bad(size))  # the other side: nothing is looked up
+    other, double = call(-x, bad(size))  # the other branch looks nothing up
     assert other.item() == -5 * size
     assert call(x, good(size))[0].item() == size
 
@@ -340,12 +340,12 @@ def fakes() -> Iterator[Any]:
 
 
 SPEC = (kernels.FLOAT32, (2,))
-#: Overwritten in place.
+#: An array that is overwritten in place.
 TARGET = (*SPEC, None, WRITTEN)
 
 
 def by_hand(microseconds: float, **options: Any) -> Any:
-    """Copies of both inputs, refused when an element is negative; then their sum."""
+    """Copies of both inputs, which fail if an element is negative; then their sum."""
     kernel = _core.load_object(kernels.refuses_negative())
     steps = [
         step(kernel, [(0, i, 0), (1, i, 0)], [2], 2, 1, failure=("IndexError", f"negative {i}"))
@@ -388,7 +388,7 @@ def test_inputs_written_in_one_storage_fail_together(fakes: Any, microseconds: f
     both = core_array([1.0, 2.0, 3.0, 4.0])
     copied(both[:2], both[2:], core_array([-1.0, 1.0]))
     fails(both[2:], "negative")
-    copied(apart, apart, core_array([1.0, 1.0]))  # what has been acquired has been given back
+    copied(apart, apart, core_array([1.0, 1.0]))  # the failed calls released what they had acquired
     assert apart.tolist() == [1, 1]
     with pytest.raises(IndexError):
         checked_copy(microseconds)(core_array([1.0, -1.0]))[0].tolist()
@@ -401,7 +401,7 @@ def test_malformed_sites_are_refused(fakes: Any) -> None:
         [(1, [1], [], [])],
         [(0, [3], [], [])],
         [(0, [], [4], [])],
-        [(0, [], [], [0])],  # not written
+        [(0, [], [], [0])],  # input 0 is not written
         [(0, [], [], [2])],
         [(0, [], [], []), (0, [], [], [])],
     ]

@@ -1,4 +1,4 @@
-"""One lowering for many sizes: an image bound to a size is what lowering at that size gives."""
+"""One lowering for many sizes: binding its image to a size equals lowering at that size."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from gemel.spec import Spec
 
 NATIVE = backend_of(gemel.cpu())
 
-#: Not 2: what then lies two apart is read in another way, with the same results.
+#: Without 2: with a stride of 2, elements are read by another path, with the same results.
 SIZES = (3, 5, 7, 64, 65, 1000)
 
 LAYOUTS: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
@@ -47,7 +47,7 @@ LAYOUTS: dict[str, Callable[[tuple[int, ...]], tuple[int, ...]]] = {
 
 
 class Loose:
-    """What stands for an array: where its elements lie."""
+    """Stands in for an array: has a shape, a dtype and a layout, but no elements."""
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dtype: Any) -> None:
         self.shape = shape
@@ -58,9 +58,9 @@ class Loose:
 
 @pytest.fixture
 def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Lowering that compiles nothing: only what kernels are given is looked at.
+    """Lower without compiling: only the kernels' arguments matter.
 
-    Nor does it put items side by side, which depends on what they cost for the sizes seen.
+    Nor are items put side by side, because that depends on their cost at the sizes seen.
     """
     monkeypatch.setattr(items_module, "kernel_for", lambda program, backend: None)
     monkeypatch.setattr(concurrent, "WORTH", 1 << 62)
@@ -95,7 +95,7 @@ def given(values: list[Any]) -> list[tuple[Any, Any]]:
 
 
 def flat(items: Any, read: Read) -> Iterator[Item]:
-    """Items with keys in place of the numbers of kernels."""
+    """Items that hold the kernels' keys instead of their numbers."""
     for item in items:
         if isinstance(item, Step):
             yield item._replace(kernel=read.kernels[item.kernel][0])
@@ -108,7 +108,7 @@ def flat(items: Any, read: Read) -> Iterator[Item]:
 
 
 def same(free: Read, fixed: Read, arrays: list[tuple[Any, Any]]) -> bool:
-    """Whether the free image fits these arrays; then it is what the fixed one is."""
+    """Whether the free image fits these arrays; if so, checks that it equals the fixed one."""
     found, wanted = free.bind(arrays), fixed.bind(arrays)
     assert wanted is not None
     if found is None:
@@ -125,10 +125,10 @@ def same(free: Read, fixed: Read, arrays: list[tuple[Any, Any]]) -> bool:
 def other_sizes(
     draws: tuple[Draw, ...], choice: tuple[int, ...] = SIZES, layout: str = "dense"
 ) -> Iterator[dict[int, int]]:
-    """Each extent above 1 as another; equal ones stay equal.
+    """Replace each extent above 1 with another one; equal extents stay equal.
 
-    Every size takes its turn in dense arrays. What a size is good for does not depend on the
-    layout, so another layout has two turns, which differ from one layout to the next.
+    In dense arrays every extent takes every size. Which sizes a plan serves does not depend on the
+    layout, so each other layout tries only two assignments, which differ between layouts.
     """
     extents = sorted({n for draw in draws for n in draw.shape if n > 1})
     place, turns = list(LAYOUTS).index(layout), len(choice)
@@ -145,7 +145,7 @@ def sized(draw: Draw, sizes: dict[int, int], layout: str) -> Any:
 
 
 def served(case: Case, layout: str) -> tuple[int, int]:
-    """How many other sizes the plan of a case serves, and how many there are."""
+    """How many other sizes a case's plan serves, and how many were tried."""
     parameters = case.op.complete(case.parameters)
     here = [sized(draw, {}, layout) for draw in case.draws]
     free = Read(free_image(case.op, here, parameters).write())
@@ -156,7 +156,7 @@ def served(case: Case, layout: str) -> tuple[int, int]:
         try:
             fixed = Read(fixed_image(case.op, values, parameters).write())
         except GemelError:
-            continue  # the parameters ask for this size
+            continue  # the parameters require this size
         count += 1
         fits += same(free, fixed, given(values))
     return fits, count
@@ -171,11 +171,11 @@ KERNELS = [
 ]
 
 
-#: Operations whose parameters, or whose kernels, are made for few sizes.
+#: Operations whose parameters or kernels are made for few sizes.
 PARTICULAR = {"split", "place", "matmul", "wide_matmul", "matvec", "vecmat", "einsum", "cross"}
-#: Operations whose keys name positions that are there: in no smaller array.
+#: Operations whose keys name positions, which smaller arrays do not have.
 KEYED = {"basic_index", "narrow", "assign"}
-#: Those that are made of products, of groups of channels, or whose parameter is a size.
+#: Operations made of products or groups of channels, or with a size as a parameter.
 PARTICULAR |= {"convolution", "deconvolution", "fold", "group_norm", "winograd"}
 PARTICULAR |= {"summed_windows", "weights_in_rounds"}
 PARTICULAR |= {"rnn_step", "lstm_step", "gru_step"}
@@ -183,7 +183,7 @@ PARTICULAR |= {"blocked_attention", "blocked_attention_backward"}
 
 
 def layouts_of(place: int) -> list[str]:
-    """Dense and two other layouts for the case at a place of the list: they take turns."""
+    """Dense and two other layouts, which alternate with the case's place in the list."""
     dense, *others = LAYOUTS
     return [dense, others[place % 5], others[(place + 2) % 5]]
 
@@ -281,7 +281,7 @@ def test_one_plan_computes_many_sizes(case: Case) -> None:
         try:
             expected = op_table.expected_of(case, values, stream=(op_table.SEED, 0))
         except (GemelError, ValueError, IndexError):
-            continue  # the parameters ask for a size
+            continue  # the parameters require a size
         arrays = op_table.on_gemel(values)
         numbers = [v for v in arrays if isinstance(v, (bool, int, float))]
         op_table.seeded(op_table.SEED)
@@ -350,7 +350,7 @@ def test_a_program_is_lowered_once_for_its_sizes(
     monkeypatch.setattr(items_module, "kernel_for", lambda program, backend: None)
     (program, *_) = next(iter(function._programs.values()))
     plans = program.inference()
-    plans.stable = None  # more is kept where sizes are fixed
+    plans.stable = None  # where sizes are fixed, more results would be kept
     fits = 0
     for n, m in itertools.product(batches, batches):
         free = Read(plans.image({"n0_0": n, "n0_1": 5}, NATIVE).write())
@@ -403,7 +403,7 @@ def test_a_slice_of_a_free_extent_without_a_step_is_refused() -> None:
 
 
 def test_calls_with_many_extents_are_told_apart() -> None:
-    """Keys of more words than lie inside a key: what differs last decides, too."""
+    """Such keys have more words than fit inside a key object; the last word counts, too."""
     function = gemel.compile(lambda a, b, c: (a + b * 2 + c).sum())
     for last in (2, 3, 2, 3):
         shape = (1,) * 30 + (2, last)

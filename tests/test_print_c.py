@@ -1,4 +1,4 @@
-"""Kernels printed as C and compiled, against what they mean and against LLVM's code."""
+"""Kernels printed as C and compiled, compared with their meaning and with LLVM's code."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ from gemel.tracing.compiled import Compiled
 
 COMPILER = shutil.which("cc")
 OPTIONS = ("-std=c11", "-O1", "-ffp-contract=off", "-shared", "-fPIC")
-#: What is drawn at random compares a bool with true; but nothing may be unknown or unset.
+#: Random programs may cause warnings, as when they compare a bool with true, but not these.
 OPTIONS += tuple(f"-Werror={n}" for n in ("implicit-function-declaration", "uninitialized", "vla"))
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C compiler")
 
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[Any]], list[Kernel]]:
-    """What makes kernels of programs: one text, one call of the compiler."""
+    """A function that makes kernels of programs, with one C file and one call of the compiler."""
     folder: Path = tmp_path_factory.mktemp("c")
 
     def build(programs: Sequence[Any]) -> list[Kernel]:
@@ -66,7 +66,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[Any]],
 
 
 def agree(case: Case, kernels: list[Kernel], other: Callable[[Any], Kernel]) -> None:
-    """The C of a case does what another way of computing it does."""
+    """Check that the C kernels of a case give what another way of computing it gives."""
     turns = iter(kernels)
     status, got = outcome(case, lambda program: next(turns))
     found, wanted = outcome(case, other)
@@ -128,7 +128,7 @@ def apart(x: Any, state: Any) -> Any:
     return npx.foreach(step, x, [state, state + 1])
 
 
-#: A function or net, its arguments, and what the text of its steps tells.
+#: A function or network, its arguments, and a text that the printed steps contain.
 READ: dict[str, tuple[Callable[[], Any], tuple[Any, ...], str]] = {
     "one kernel": (lambda: gemel.compile(lambda x: x * 2), (np.ones(3),), "kernel: multiply"),
     "a net": (dense, (np.ones((2, 5)),), "kernel1: matmul add, from 0"),

@@ -15,11 +15,12 @@ from gemel.gluon import probability as P  # noqa: N812
 
 stats = pytest.importorskip("scipy.stats")
 
-#: The name, the parameters, SciPy's distribution of them, values to look at.
+#: Values at which distributions of different supports are compared.
 REAL = numpy.array([-1.5, 0.2, 0.9, 3.0])
 ABOVE = numpy.array([0.3, 0.9, 1.7, 4.0])
 SHARE = numpy.array([0.1, 0.4, 0.7, 0.95])
 COUNT = numpy.array([0.0, 1.0, 2.0, 5.0])
+#: By name: the distribution, its parameters, SciPy's counterpart, the values to compare at.
 CASES: dict[str, tuple[Any, dict[str, Any], Callable[..., Any], Any]] = {
     "Normal": (P.Normal, {"loc": 0.5, "scale": 1.5}, stats.norm, REAL),
     "Laplace": (P.Laplace, {"loc": 0.5, "scale": 1.5}, stats.laplace, REAL),
@@ -342,7 +343,7 @@ def test_divergences_that_are_infinite_or_unknown() -> None:
         P.kl_divergence(P.Normal(), P.Poisson())
 
     class Mine(P.Normal):
-        """A kind of its own."""
+        """A distribution of the user's own."""
 
     assert float(P.kl_divergence(Mine(0.0, 1.0), P.Normal(0.0, 1.0))) == 0
 
@@ -365,7 +366,7 @@ def test_parameters_are_checked_where_asked() -> None:
 
 
 class Encoder(P.StochasticBlock):
-    """What a variational network does: draws, and adds the divergence to the loss."""
+    """The encoder of a variational network: draws a code, and adds the divergence to the loss."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -451,7 +452,7 @@ def test_relaxed() -> None:
     close(rows.sum(axis=-1), numpy.ones(5000), 1e-5)
     first = numpy.bincount(rows.asnumpy().argmax(1), minlength=3) / 5000
     numpy.testing.assert_allclose(first, [0.2, 0.3, 0.5], atol=0.03)
-    # On the triangle of side 1 the density's mean over even points is 1 / its area, 1 / (1 / 2).
+    # The mean density over evenly spread points of the triangle is 1 / area, and its area is 1 / 2.
     points = numpy.random.default_rng(0).dirichlet([1, 1, 1], 200000)
     numpy.testing.assert_allclose(some.pdf(np.array(points)).asnumpy().mean() / 2, 1, atol=0.03)
 

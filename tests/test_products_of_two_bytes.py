@@ -34,7 +34,7 @@ def exact(x: Any) -> Any:
 
 
 def check(found: Any, a: Any, b: Any) -> None:
-    """As `docs/internals/numbers.md` has it, against float64."""
+    """Compare with float64, with the bound that `docs/internals/numbers.md` states."""
     a, b = exact(a), exact(b)
     wanted, sizes = numpy.matmul(a, b), numpy.matmul(abs(a), abs(b))
     digits = DIGITS[str(found.dtype)]
@@ -53,7 +53,7 @@ def test_shapes(pair: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("pair", PAIRS[:4], ids="-".join)
 def test_views(pair: tuple[str, str]) -> None:
-    """Turned, with gaps, backwards, repeated, and what is no array of its own."""
+    """Operands that are transposed, have gaps, are reversed or repeated, or are parts of arrays."""
     x, y = made((40, 60), pair[0], 1), made((60, 60), pair[1], 2)
     repeated = np.broadcast_to(y[0], (60, 60))
     for a, b in (
@@ -97,7 +97,7 @@ def test_compiled_with_what_follows_and_its_gradients(dtype: str) -> None:
     {"kernel": (3, 2), "dilate": (2, 1)}, {"kernel": (1, 1)}, {"kernel": (3, 3), "num_group": 2},
 ], ids=str)  # fmt: skip
 def test_convolution(options: dict[str, Any], dtype: str) -> None:
-    """The result of float32, rounded once; a gradient is a sum of such."""
+    """The result is float32's, rounded once; a gradient is a sum of such results."""
     groups = options.get("num_group", 1)
     x, w = made((3, 6, 13, 12), dtype, 1), made((8, 6 // groups, *options["kernel"]), dtype, 2)
     results = []
@@ -116,7 +116,7 @@ def test_convolution(options: dict[str, Any], dtype: str) -> None:
 
 
 def test_no_copy_of_an_operand_is_made() -> None:
-    """Beside panels a plan has the product's kernel alone."""
+    """Besides kernels that pack, the plan only has the product's own kernel."""
     for shapes in (((200, 300), (300, 100)), ((1, 300), (300, 100)), ((2, 300), (300, 100))):
         for dtype in ("float16", "bfloat16"):
             a, b = (made(shape, dtype, 0) for shape in shapes)
@@ -140,7 +140,7 @@ def test_infinities_and_subnormals() -> None:
     "equation", ["ij,j->i", "j,ij->i", "ij,ij->", "ij,ij->i", "j,j->", "ijj,j->i"]
 )
 def test_einsum_rounds_its_products_after_the_sum(equation: str, dtype: str) -> None:
-    """These are too large for float16, and bfloat16 has too few digits for them."""
+    """The products are too large for float16, and bfloat16 has too few digits for them."""
     row = [258.0, -256.0, 1.0]
     other = [258.0, 260.0, 1.0]
     shapes = {"j": (3,), "ij": (2, 3), "ijj": (2, 3, 3)}

@@ -14,7 +14,7 @@ from gemel import autograd, np, npx
 
 
 def view(chance: random.Random, shape: tuple[int, ...], dtype: str) -> Any:
-    """An array of a shape that is a view: stepped, turned, or repeated along some axes."""
+    """A view of this shape: stepped, transposed, or repeated along some axes."""
     source = numpy.random.default_rng(chance.randint(0, 1 << 30))
     wide = [1 if chance.random() < 0.3 else n * chance.choice((1, 1, 2)) for n in shape[:-2]]
     matrix = [n * chance.choice((1, 1, 2)) for n in shape[-2:]]
@@ -49,7 +49,7 @@ def test_a_repeated_matrix_that_is_copied() -> None:
 
 
 def test_gradients_of_sums_over_all_but_one_axis() -> None:
-    """Their heads are repeated along all other axes."""
+    """The heads of their gradients are repeated along all other axes."""
     source = numpy.random.default_rng(0)
     a, b, w = (source.normal(size=s) for s in ((2, 3, 4, 5), (2, 3, 5, 6), (2,)))
 
@@ -80,7 +80,7 @@ def test_a_vector_and_more_batch_axes_than_kernels_have() -> None:
 
 
 def test_epilogues_of_products_broadcast_over_any_batch_axes() -> None:
-    """Its batch axes do not merge then, however the factors lie."""
+    """The product's batch axes cannot be merged then, whatever the layout of the factors."""
     chance = random.Random(5)
     for _ in range(60):
         batch = [chance.choice((1, 2, 3)) for _ in range(chance.randint(1, 5))]
@@ -113,7 +113,7 @@ def test_epilogues_of_products_broadcast_over_any_batch_axes() -> None:
 
 @pytest.mark.parametrize("kept", list(itertools.product((False, True), repeat=3)))
 def test_every_subset_of_batch_axes_is_repeated(kept: tuple[bool, ...]) -> None:
-    """By what follows a product, for each subset that a factor repeats; and gradients of both."""
+    """A factor and the epilogue each repeat any subset of the axes; gradients of both factors."""
     source = numpy.random.default_rng(3)
     batch = (2, 3, 4)
 
@@ -157,8 +157,8 @@ def test_a_factor_that_is_read_again_after_the_product() -> None:
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.parametrize("shape", [(), (20,), (20, 1), (1, 20), (3, 20, 1), (3, 1, 1)], ids=str)
 def test_a_repeated_factor_stands_beside_its_product(shape: tuple[int, ...], which: int) -> None:
-    """Its strides along rows and columns may then be those it has as a factor; forward, recorded,
-    and the gradient."""
+    """The repeated factor is also an operand of the epilogue, where its strides along rows and
+    columns may be the same. Checks the forward pass, recorded too, and the gradient."""
     source = numpy.random.default_rng(8)
     whole = (*shape[:-2], 20, 20)
     given = [source.integers(-3, 4, each).astype("float32") for each in ((20, 20), shape)]
@@ -182,7 +182,7 @@ def test_a_repeated_factor_stands_beside_its_product(shape: tuple[int, ...], whi
         numpy.testing.assert_array_equal(found.asnumpy(), wanted)
         w, s = given[0], numpy.broadcast_to(given[1], whole)
         turned, right = (w.T, s.swapaxes(-1, -2)), (s @ w, w @ s)[which]
-        # d(sum of P * s + s): by way of P the head is s.
+        # The loss is the sum of P * s + s, so the head of P's gradient is s.
         through = (s @ turned[0], turned[0] @ s)[which] + right + 1
         own = (turned[1] @ s, s @ turned[1])[which]
         own = own.sum(tuple(range(own.ndim - 2)))
@@ -211,7 +211,7 @@ def test_attention_with_a_mask_of_some_batch_axes(shape: tuple[int, ...]) -> Non
         ((17, 33), (33, 1)),
         ((3, 17, 33), (3, 33, 1)),
         ((2, 3, 17, 33), (3, 33, 1)),
-        ((2, 1, 2, 5, 9), (1, 3, 1, 9, 1)),  # more batch axes than a kernel has
+        ((2, 1, 2, 5, 9), (1, 3, 1, 9, 1)),  # more batch axes than a kernel supports
         ((2, 3, 4, 5, 9), (9,)),
         ((5, 0), (0, 1)),
         ((17, 33), (33, 3)),

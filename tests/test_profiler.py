@@ -32,7 +32,7 @@ def two_gpus():
 
 
 def recorded(work, tmp_path) -> dict:
-    """The trace file of some work."""
+    """The contents of the trace file of some work."""
     profiler.set_config(filename=str(tmp_path / "trace.json"))
     profiler.set_state("run")
     work()
@@ -41,7 +41,7 @@ def recorded(work, tmp_path) -> dict:
 
 
 def slow() -> np.ndarray:
-    """Products that take far longer than it takes to come to the next line."""
+    """Products that take far longer than reaching the next line."""
     x = np.ones((1000, 1000))
     y = x
     for _ in range(6):
@@ -138,7 +138,7 @@ def test_annotations(tmp_path):
         frame = profiler.Frame(domain, "image")
         frame.start()
         frame.stop()
-        frame.stop()  # not started: nothing
+        frame.stop()  # not started again: has no effect
 
     events = recorded(work, tmp_path)["traceEvents"]
     slices = [e for e in events if e["ph"] == "X"]

@@ -21,7 +21,7 @@ DATA = "read after write"
 
 
 def operation(number: int, **given: Any) -> tuple[Any, ...]:
-    """What the core tells of an operation; issued at 10, 20, ... and run for 5 from there."""
+    """The core's record of an operation; it is issued at 10 * number and runs for 5 units."""
     told = {
         "name": "add",
         "detail": "float32[2] -> float32[2]",
@@ -69,7 +69,7 @@ def graph(operations: list[Any], edges: Any = ()) -> StepGraph:
 
 
 def properly_nested(slices: list[dict[str, Any]]) -> bool:
-    """Whether no slices of a track overlap unless one lies within the other."""
+    """Whether slices of a track overlap only if one lies within the other."""
     nanoseconds = [
         (e["tid"], round(e["ts"] * 1000), round((e["ts"] + e["dur"]) * 1000)) for e in slices
     ]
@@ -87,7 +87,7 @@ def test_tasks_that_overlap_get_rows_of_their_own():
         Slice("outlasts a", "task", "", 0, 50, 150),
         Slice("after a", "task", "", 0, 100, 120),
     ]
-    waits = [(0, 80, 95, "array", 1, "step.py", 3)]  # outlasts what lies in a
+    waits = [(0, 80, 95, "array", 1, "step.py", 3)]  # ends after "inside a"
     document = trace_events(trace([operation(1)], waits=waits), Notes(), slices)
     events = document["traceEvents"]
     drawn = [e for e in events if e["ph"] == "X"]
@@ -99,7 +99,7 @@ def test_tasks_that_overlap_get_rows_of_their_own():
 
 
 def test_every_event_lies_on_a_track_with_a_name():
-    waits = [(7, 30, 40, "all", 0, "step.py", 3)]  # a thread that issues nothing
+    waits = [(7, 30, 40, "all", 0, "step.py", 3)]  # of a thread that issues nothing
     notes = Notes()
     notes.marks.append(Mark("epoch", "", "t", 8, 35))
     found = trace([operation(1, thread=1500, issue_thread=1600)], waits=waits)
@@ -237,7 +237,7 @@ def random_graph(seed: int, count: int = 24) -> StepGraph:
 
 
 def reachable(edges: set[tuple[int, int]]) -> set[tuple[int, int]]:
-    """All pairs with a path between them."""
+    """All pairs that are connected by a path."""
     found = set(edges)
     while True:
         more = {(a, d) for a, b in found for c, d in edges if b == c} - found

@@ -1,4 +1,4 @@
-"""`profiler.report()`: each bottleneck planted, and named."""
+"""`profiler.report()`: each bottleneck is provoked, and must be named."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def train(data: Any, read: bool = False) -> None:
     for x, y in data:
         with autograd.record():
             loss = LOSS(NET(x), y)
-        if read:  # nothing of a step is issued while another part of it is computed
+        if read:  # each part of a step ends before the next one is issued
             loss.mean().item()
         loss.backward()
         if read:
@@ -162,7 +162,7 @@ def test_a_memory_limit() -> None:
 
 
 def operation(number: int, issued: int, started: int, finished: int, size: int) -> Operation:
-    """Times in microseconds, of an operation of so many bytes."""
+    """An operation with these times in microseconds and this number of bytes."""
     times = (1000 * issued, 1000 * started, 1000 * finished)
     return Operation(number, "add", "", 0, 0, 0, 0, *times, size, False, False, 1.0, "", 0)
 
@@ -199,7 +199,7 @@ def test_samples_are_taken_only_while_it_runs() -> None:
     assert not threads()
     time.sleep(0.05)
     profiler.resume()
-    assert "wall time" in str(profiler.report())  # while it runs, too
+    assert "wall time" in str(profiler.report())  # also while the profiler runs
     profiler.set_state("stop")
     assert not threads()
     assert profiler.report().wall < 40

@@ -1,4 +1,4 @@
-"""What the profiler tells of the inside of compiled programs."""
+"""What the profiler reports about the inside of compiled programs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _stopped() -> Any:
 
 
 def recorded(function: Any, *inputs: Any) -> profiler.StepReport:
-    function(*inputs)  # compiled before anything is recorded
+    function(*inputs)  # compile before the recording starts
     npx.waitall()
     profiler.set_state("run")
     function(*inputs)

@@ -31,7 +31,7 @@ def mlp() -> Any:
 
 
 def test_the_mlp_fits_where_the_seed_has_it(tmp_path: Path) -> None:
-    """`ls -lh` showed 651K, in KiB: 642.5 KiB of weights, and the program."""
+    """The seed's `ls -lh` shows 651K, in KiB: 642.5 KiB of weights, and the program."""
     net = mlp()
     x = np.random.normal(size=(1, 512))
     want = net(x)
@@ -39,7 +39,7 @@ def test_the_mlp_fits_where_the_seed_has_it(tmp_path: Path) -> None:
     weights = 4 * (512 * 256 + 256 + 256 * 128 + 128 + 128 * 2 + 2)
     assert weights < (tmp_path / "model.gemel").stat().st_size < min(651 * 1024, weights + 6000)
     assert np.allclose(found(x), want)
-    assert found(np.ones((7, 512))).shape == (7, 2), "one example said nothing of the batch"
+    assert found(np.ones((7, 512))).shape == (7, 2), "one example leaves the batch free"
 
 
 def test_in_a_process_without_the_class(tmp_path: Path) -> None:
@@ -82,7 +82,7 @@ def test_loaded_programs_train(tmp_path: Path) -> None:
         loss.backward()
         trainer.step(1)
         after = {n: p.data().asnumpy() for n, p in each.collect_params().items()}
-        assert all((before[name] != after[name]).any() for name in before), "all but none moved"
+        assert all((before[name] != after[name]).any() for name in before), "a weight has not moved"
     again = saved(each, tmp_path) if each._own.compiled else None
     assert again is None or again(x).shape == (4, 2)
 
@@ -112,7 +112,7 @@ def test_compiled_functions(tmp_path: Path) -> None:
 
 
 def test_names_that_meet(tmp_path: Path) -> None:
-    """Two parameters of one name, and arrays that several programs close over."""
+    """Two parameters of the same name, and arrays that several programs close over."""
 
     class Twice(nn.HybridBlock):
         def __init__(self) -> None:
@@ -141,7 +141,7 @@ def test_names_that_meet(tmp_path: Path) -> None:
     loaded = saved(compiled, tmp_path)
     for name, want in zip(tables, wants, strict=True):
         assert (loaded(x, name) == want).all()
-    assert len(loaded.params) == 2, "each is there once"
+    assert len(loaded.params) == 2, "each is loaded once"
 
 
 def test_control_flow_and_random_numbers(tmp_path: Path) -> None:
@@ -158,7 +158,7 @@ def test_control_flow_and_random_numbers(tmp_path: Path) -> None:
     noisy = gemel.compile(lambda x: x + np.random.uniform(size=(3,)))
     noisy(x)
     loaded = saved(noisy, tmp_path)
-    assert not np.allclose(loaded(x), loaded(x)), "drawn anew"
+    assert not np.allclose(loaded(x), loaded(x)), "each call draws new numbers"
 
 
 def test_arrays_that_forward_overwrites(tmp_path: Path) -> None:
@@ -239,7 +239,7 @@ def test_every_damaged_byte_is_noticed(tmp_path: Path) -> None:
     ],
 )
 def test_sealed_nonsense(old: str, new: str, message: str, tmp_path: Path) -> None:
-    """A file with a right checksum and a wrong program."""
+    """The checksum is right, but the program is wrong."""
     from struct import pack
     from zlib import crc32
 

@@ -1,4 +1,4 @@
-"""Files keep what a trace has asked of sizes: other answers are refused, or warned of before."""
+"""Files keep what a trace asked about sizes: other answers are refused, or warned about before."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def branch(question: Any) -> Any:
     return lambda x: x * 2 if question(x) else x * 3
 
 
-#: Programs by what they ask, and the batches that answer otherwise than one of five.
+#: Programs, by what they ask, and the batch sizes whose answer differs from that of 5.
 ASKED: dict[str, tuple[Any, set[int]]] = {
     "more than one": (branch(lambda x: x.shape[0] > 1), {1}),
     "at least two": (branch(lambda x: x.shape[0] >= 2), {1}),
@@ -97,7 +97,7 @@ def test_a_file_is_for_all_it_was_called_on(first: int, tmp_path: Path) -> None:
 
 
 def test_guards_seen_for_length_one_only(tmp_path: Path) -> None:
-    """Two are traced in place of one, but not where the program would be another."""
+    """Length 1 is traced as length 2 would be, unless the two lengths give different programs."""
     compiled = gemel.compile(branch(lambda x: x.shape[0] > 1))
     compiled(rows(1))
     loaded = saved(compiled, tmp_path)
@@ -152,7 +152,7 @@ def program_of(path: Path) -> bytes:
 
 
 def test_files_of_before_are_read_as_before(tmp_path: Path) -> None:
-    """They have all that was asked of 1, of operations, too, and nothing of fixed axes."""
+    """Old files hold all questions about length 1, even operations', and none about fixed axes."""
     compiled = gemel.compile(lambda x: x + 1)
     compiled(rows(5))
     path = tmp_path / "model.gemel"
@@ -170,7 +170,7 @@ def test_files_of_before_are_read_as_before(tmp_path: Path) -> None:
 
 
 def test_plans_without_python_refuse(tmp_path: Path) -> None:
-    """What `gemel.h` loads: the image has the guards, and that free extents are 2 and more."""
+    """The image that `gemel.h` loads has the guards, and requires free extents to be 2 or more."""
     compiled = gemel.compile(branch(lambda x: x.shape[0] > 1))
     compiled(rows(5))
     plan = _core.Plan(compiled.image(rows(5)))
@@ -230,11 +230,11 @@ def test_batches_of_two_arguments(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: x * 2 if x.shape[1] > 1 else x * 3,  # no batch
+        lambda x: x * 2 if x.shape[1] > 1 else x * 3,  # asks nothing about the batch
         lambda x: npx.softmax(x + np.ones((1, 3))).sum(axis=0) + x.mean(axis=0),
         lambda x: np.concatenate([x[:2], x[2:5]], axis=0),
         lambda x: np.einsum("ij,ij->i", x, x),
-        lambda x: x.reshape(3, 5),  # MXNet refuses other batches itself
+        lambda x: x.reshape(3, 5),  # MXNet itself refuses other batches
     ],
 )
 def test_no_warning_for_other_questions(function: Any, tmp_path: Path) -> None:
@@ -245,7 +245,7 @@ def test_no_warning_for_other_questions(function: Any, tmp_path: Path) -> None:
 
 
 def test_a_number_of_the_batch_that_stands_in_a_file(tmp_path: Path) -> None:
-    """Of the sizes of a reshape one may be left open: that of the batch, not one beside it."""
+    """A reshape can leave one size open; it has to be the batch, not the size beside it."""
 
     def turned(x: Any) -> Any:
         return np.transpose(x, (2, 1, 0)).reshape(x.shape[2] * x.shape[1], x.shape[0])

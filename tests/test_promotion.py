@@ -38,7 +38,7 @@ BINARY = [
 
 
 def numpy_promotes(a: str, b: str) -> str:
-    """NumPy's promotion, but floating and complex ones win unchanged."""
+    """NumPy's promotion, except that floating and complex dtypes win unchanged."""
     if (a in INEXACT) != (b in INEXACT):
         return a if a in INEXACT else b
     return numpy.result_type(a, b).name

@@ -1,4 +1,4 @@
-"""Every ufunc NumPy has too, against it: dtypes, broadcasting, Python's numbers, odd values."""
+"""Every ufunc that NumPy has, too: dtypes, broadcasting, Python numbers, odd values."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ UFUNCS = {
     for name, ufunc in vars(numpy).items()
     if isinstance(ufunc, numpy.ufunc) and hasattr(np, name)
 }
-#: Whose result NumPy has another dtype for: floating in gemel, as quotients are; any integer;
-#: integers remain what they are.
+#: NumPy's result has another dtype. In gemel reciprocal is floating, as quotients are, ldexp
+#: accepts any integers, and the others leave integers as they are.
 OTHERWISE = {"reciprocal", "ldexp", "rint", "conj", "conjugate"}
 MATRICES = {"matmul", "matvec", "vecmat", "vecdot"}
-#: Functions that have floating results of integers, too.
+#: Functions whose results are floating for integers, too.
 FLOATING = {name for name, f in UFUNCS.items() if not any(t.startswith("l") for t in f.types)}
-#: Exact to the last digit whatever the dtype.
+#: Functions that are exact to the last digit in every dtype.
 EXACT = {
     *("add", "subtract", "multiply", "negative", "positive", "absolute", "abs", "sign", "fabs"),
     *("maximum", "minimum", "fmax", "fmin", "floor", "ceil", "trunc", "rint", "copysign"),
@@ -45,10 +45,9 @@ EXACT = {
 
 @pytest.mark.parametrize("name", sorted(UFUNCS))
 def test_dtypes_of_results(name: str) -> None:
-    """Over all dtypes and pairs of them; where integers meet floats, the floating dtype.
+    """For all dtypes and pairs of them; if an integer meets a float, the result is floating.
 
-    Which of a pair comes first makes no difference to any function's dtype but a shift's, so the
-    others see each pair once.
+    Only for shifts does the order of the two dtypes matter, so other functions see each pair once.
     """
     ufunc, ours = UFUNCS[name], getattr(np, name)
     shape = (2, 2) if name in MATRICES else (2,)
@@ -77,7 +76,7 @@ def test_dtypes_of_results(name: str) -> None:
 
 @st.composite
 def operands(draw: Any, count: int) -> Any:
-    """Arrays that broadcast, mostly, dense or not; one may be a Python number."""
+    """Arrays that mostly broadcast, dense or not; one may be a Python number."""
     shape = draw(st.lists(st.sampled_from([0, 1, 2, 3, 4]), max_size=3))
     found: list[Any] = []
     for _ in range(count):
@@ -93,7 +92,7 @@ def operands(draw: Any, count: int) -> Any:
 
 
 def laid_out(array: Any, way: int) -> Any:
-    """The same elements in other places: as they are, transposed, backwards, every second."""
+    """The array in one of four layouts: as it is, transposed, reversed, every second element."""
     if not getattr(array, "ndim", 0) or way == 0:
         return array
     if way == 1:
@@ -102,7 +101,7 @@ def laid_out(array: Any, way: int) -> Any:
 
 
 def twins(name: str, arrays: list[Any]) -> list[Any]:
-    """The operands as NumPy must be given them: integers beside floats have the floats' dtype."""
+    """The operands for NumPy: integers that meet floats get the floats' dtype."""
     given = [a.dtype for a in arrays if hasattr(a, "dtype")]
     floating = [dtype for dtype in given if dtype.kind == "f"]
     numbers = any(type(a) is float for a in arrays)
@@ -115,7 +114,7 @@ def twins(name: str, arrays: list[Any]) -> list[Any]:
 
 
 def tolerance(name: str, arrays: list[Any]) -> float:
-    """How far functions may be off: more in float16, in which NumPy adds up matrices, too."""
+    """How far results may differ: more in float16, in which NumPy also sums matrix products."""
     kinds = [a.dtype.name for a in arrays if hasattr(a, "dtype")]
     if name in EXACT and "f" in {numpy.dtype(kind).kind for kind in kinds}:
         return 0.0
@@ -140,7 +139,7 @@ def test_numbers_of_any_dtype_and_layout(data: Any) -> None:
     expected = outcome(lambda: ufunc(*arrays))
     found = outcome(lambda: ours(*given))
     agree(found, expected, about, tolerance(name, arrays))
-    # By a compiled function, too, which has seen another size before.
+    # Also in a compiled function that may have seen another size before.
     function = compiled(lambda *xs: ours(*xs))
     size = [a.ndim and a[:1] for a in given if isinstance(a, np.ndarray)]
     if data.draw(st.booleans()) and len(size) == len(given) and all(len(a.shape) for a in given):
@@ -149,7 +148,7 @@ def test_numbers_of_any_dtype_and_layout(data: Any) -> None:
 
 
 def undecided(name: str, arrays: list[Any]) -> bool:
-    """Where NumPy's answer depends on the machine, or gemel says so that it has another."""
+    """Whether NumPy's answer depends on the machine, or gemel documents another answer."""
     whole = all(getattr(a, "dtype", numpy.asarray(a).dtype).kind in "bui" for a in arrays)
     if name in ("power", "pow") and whole:
         return bool((numpy.asarray(arrays[1]) < 0).any())  # NumPy refuses negative powers

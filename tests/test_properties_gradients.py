@@ -66,14 +66,14 @@ def check(function: Function, arrays: list[Any], about: Any) -> None:
 
 
 def weighted(y: Any) -> Any:
-    """A number in which each element counts differently, and not linearly."""
+    """A scalar to which each element contributes differently, and not linearly."""
     flat = y.reshape(-1)
     factors = numpy.arange(1.0, flat.shape[0] + 1) / (flat.shape[0] + 1)
     return (flat * flat * (factors if isinstance(y, numpy.ndarray) else on_gemel(factors))).sum()
 
 
 def on_both(x: Any, key: Any) -> Any:
-    """The key for NumPy's array, or for ours with arrays of ours in it."""
+    """The key for a NumPy array, or with gemel arrays in it for a gemel array."""
     return key if isinstance(x, numpy.ndarray) else on_gemel(key)
 
 
@@ -96,9 +96,9 @@ def test_reading_by_any_key(data: Any) -> None:
 @examples(20)
 @given(st.data())
 def test_writing_by_any_key(data: Any) -> None:
-    """While recording, through views of what was computed; the value has a gradient, too.
+    """Writes are recorded, through views of computed arrays; the value has a gradient, too.
 
-    Where positions meet, NumPy leaves the last value, and the others have no gradient.
+    Where positions coincide, NumPy keeps the last value, and the other values get no gradient.
     """
     base = values(data.draw(SHAPES), 0)
     steps = data.draw(views(base))
@@ -205,7 +205,7 @@ def test_functions_that_take_elements(name: str) -> None:
 
 
 def test_put_along_axis() -> None:
-    """Of several values put in one place the last stays, and has the gradient."""
+    """If several values are put in one place, the last one stays and gets the gradient."""
 
     def function(x: Any, value: Any) -> Any:
         plain = isinstance(x, numpy.ndarray)

@@ -1,4 +1,4 @@
-"""x[key] against NumPy for any key, of views of views: imperative, compiled, at two sizes."""
+"""x[key] against NumPy for any key, on views of views: imperative, compiled, at two sizes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_any_key_selects_what_numpy_selects(data: Any) -> None:
 @examples(60)
 @given(st.data())
 def test_compiled_functions_select_the_same(data: Any) -> None:
-    """Arrays of positions are arguments or written into the function; masks are written into it."""
+    """Arrays of positions are arguments or constants of the function; masks are constants."""
     shape = data.draw(SHAPES)
     key = data.draw(keys(shape))
     passed = data.draw(st.booleans())
@@ -68,7 +68,7 @@ def test_compiled_functions_select_the_same(data: Any) -> None:
 @examples(60)
 @given(st.data())
 def test_basic_keys_are_views(data: Any) -> None:
-    """What is written into a view of a view is seen in the array, and the other way round."""
+    """A write into a view of a view is seen in the array, and the other way round."""
     base = numbered(data.draw(SHAPES), "int64")
     x = on_gemel(base)
     steps = [*data.draw(views(base))]

@@ -14,24 +14,24 @@ from numpy_cases import view as viewed
 
 from gemel import np
 
-#: Over one axis, several or all.
+#: Functions over one axis, several axes or all.
 OVER_AXES = (
     *("sum", "prod", "max", "min", "any", "all", "mean", "var", "std", "count_nonzero"),
     *("nansum", "nanprod", "nanmax", "nanmin", "nanmean", "nanvar", "nanstd", "ptp", "median"),
     *("nanmedian", "amax", "amin"),
 )
-#: Over one axis, or the flattened array.
+#: Functions over one axis, or over the flattened array.
 OVER_ONE = ("argmax", "argmin", "nanargmax", "nanargmin")
-#: Along one axis, or the flattened array.
+#: Functions along one axis, or along the flattened array.
 ALONG = ("cumsum", "cumprod", "sort", "argsort", "nancumsum", "nancumprod", "flip", "roll", "diff")
 FLOATING = ("mean", "var", "std", "nanmean", "nanvar", "nanstd", "median", "nanmedian")
 
 
 @st.composite
 def axes(draw: Any, ndim: int, several: bool) -> Any:
-    """None, an axis from either end, several, none at all; now and then a wrong one.
+    """None, an axis counted from either end, several axes or none; now and then an invalid one.
 
-    NumPy lets numbers have an axis 0 and -1.
+    Numbers never get the axes 0 and -1, because NumPy accepts these.
     """
     one = st.integers(-ndim, ndim - 1) if ndim else st.none()
     kinds = [st.none(), one, one]
@@ -45,7 +45,7 @@ def axes(draw: Any, ndim: int, several: bool) -> Any:
 
 
 def options(draw: Any, name: str, ndim: int) -> dict[str, Any]:
-    """How a function is called."""
+    """Keywords for a call."""
     found: dict[str, Any] = {}
     if draw(st.booleans()) or name not in OVER_AXES:
         found["axis"] = draw(axes(ndim, name in OVER_AXES))
@@ -74,7 +74,7 @@ def tolerance(name: str, dtype: str) -> float:
 
 
 def twin_of(name: str, array: Any) -> Any:
-    """What NumPy is given: integers as the floats gemel takes the mean of."""
+    """The array for NumPy: float32 instead of integers, as gemel takes their mean in float32."""
     return array.astype("float32") if name in FLOATING and array.dtype.kind in "bui" else array
 
 
@@ -94,7 +94,7 @@ def test_any_reduction(name: str, data: Any) -> None:
     about = (name, base.shape, dtype, steps, given, array)
     close = tolerance(name, given.get("dtype", dtype))
     if "int" in given.get("dtype", "") and (array.dtype.kind == "f" or name == "mean"):
-        return  # what becomes of NaN and of large floats depends on the machine
+        return  # what NaN and large floats become depends on the machine
     if name == "median" and given.get("axis") == () and not array.size:
         return
     expected = outcome(lambda: getattr(numpy, name)(array, **given))
@@ -150,13 +150,13 @@ def test_functions_that_look_at_values(name: str, data: Any) -> None:
     if name in ("digitize", "histogram", "bincount"):
         array = numpy.nan_to_num(array.astype("float64"), posinf=9, neginf=-9)
     if name in ("average", "partition") and not array.size:
-        return  # NumPy raises for the one, and does not for the other
+        return  # on empty arrays NumPy raises for only one of the two
     expected = outcome(lambda: BY_VALUE[name](numpy, array))
     found = outcome(lambda: BY_VALUE[name](np, on_gemel(array)))
     agree(found, expected, (name, array), 1e-6)
 
 
-#: Elements in rows that are sorted one by one, by buckets of their values, and by digits.
+#: Lengths of rows that are sorted by comparisons, by buckets of their values, and by digits.
 LENGTHS = (48, 49, 700, 4096, 4097)
 
 
@@ -180,7 +180,7 @@ def test_sorting_rows_of_every_length(dtype: str, length: int) -> None:
 
 
 def _rows_to_sort(dtype: Any, length: int, draw: numpy.random.Generator) -> list[Any]:
-    """Even and uneven ones, few and many different elements, NaN, infinity, both zeros."""
+    """Uniform and uneven rows, few and many distinct elements, NaN, infinity, both zeros."""
     if dtype.kind == "f":
         rows = [
             draw.random(length),
@@ -210,7 +210,7 @@ def _rows_to_sort(dtype: Any, length: int, draw: numpy.random.Generator) -> list
 def test_columns_of_a_large_array_give_what_those_of_a_part_give(
     shape: tuple[int, ...], name: str
 ) -> None:
-    """To the bit: they go by strips, the part's do not."""
+    """To the bit, although a large array's columns go by strips and a part's do not."""
     x = numpy.random.default_rng(5).normal(size=shape).astype("float32")
     axis = len(shape) - 2
     reduced = compiled(lambda array: getattr(np, name)(array, axis=axis))

@@ -1,4 +1,4 @@
-"""What is public is what is declared: namespaces, methods, operators, and the stubs of them."""
+"""What is public is what is declared: namespaces, methods, operators and their stubs."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ OPS = [op for op in REGISTRY.values() if isinstance(op, Op)]
 
 @pytest.mark.parametrize("path", stubs())
 def test_stubs_say_what_is_declared(path: str) -> None:
-    """`make stubs` writes them."""
+    """If this fails, run `make stubs`."""
     kept = (Path(gemel.__file__).parent / path).read_text()
     assert without_imports(kept) == without_imports(stubs()[path])
 
 
 def without_imports(text: str) -> str:
-    """The stub as a tree, whose imports the formatter has sorted."""
+    """The stub without its imports, which the formatter sorts."""
     tree = ast.parse(text)
     tree.body = [node for node in tree.body if not isinstance(node, (ast.Import, ast.ImportFrom))]
     return ast.unparse(tree)
@@ -61,12 +61,12 @@ def test_methods_are_the_operations() -> None:
     assert x.sum(0).tolist() == x.sum(axis=0).tolist() == [10, 20]
     assert x.take(np.array([1]), axis=1).tolist() == [[4], [16]]
     assert gemel.compile(lambda v: v.sqrt().sum(axis=1))(x).tolist() == [3, 7]
-    assert ArrayMethods.sum is np.sum, "asked of the class, it is the operation itself"
+    assert ArrayMethods.sum is np.sum, "on the class it is the operation itself"
     with pytest.raises(TypeError, match="sum"):
         x.sum(axes=0)
 
 
-#: An operator with an array on the left and on the right, and in place.
+#: An operator with the array on the left, on the right, and in place.
 @pytest.mark.parametrize("name", [n for n in OPERATORS if hasattr(numpy.ndarray, f"__r{n}__")])
 def test_operators_mean_the_same_for_arrays_and_symbols(name: str) -> None:
     if name == "matmul":

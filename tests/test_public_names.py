@@ -1,4 +1,4 @@
-"""Every name users of MXNet know resolves, says what it is, and takes the keywords it took."""
+"""Every name that users of MXNet know exists, is documented, and takes the keywords it took."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gemel.gluon import nn
 
 
 def spread(text: str) -> list[str]:
-    """Words, with Conv{1,2}D written out."""
+    """The words of a text, with Conv{1,2}D expanded."""
     found: list[str] = []
     for word in text.split():
         names = [word]
@@ -31,7 +31,7 @@ def spread(text: str) -> list[str]:
     return found
 
 
-#: Names by the module that has them.
+#: Names, by module.
 NAMES = {
     "": """Context Device autograd compile context cpu cpu_pinned current_context current_device
         device gluon gpu gpu_memory_info image init initializer kv kvstore lr_scheduler metric nd
@@ -114,7 +114,7 @@ NAMES = {
     "torch.cuda": "synchronize device_count is_available",
 }
 
-#: Methods and properties, by what has them.
+#: Methods and properties, by class.
 MEMBERS: dict[Any, str] = {
     np.ndarray: """shape dtype ndim size T ctx device context grad asnumpy asscalar item tolist sum
         mean max min std var prod argmax argmin argsort sort reshape flatten transpose swapaxes
@@ -134,7 +134,7 @@ MEMBERS: dict[Any, str] = {
     nn.Sequential: "add",
 }
 
-#: Keywords of public functions, both spellings.
+#: Keywords of public functions, in both spellings.
 KEYWORDS = {
     "np.array": "dtype device ctx",
     "np.zeros": "dtype device ctx",
@@ -187,7 +187,7 @@ KEYWORDS = {
 
 
 def found(path: str) -> Any:
-    """What a dotted name in gemel means."""
+    """The value of a dotted name in gemel."""
     value: Any = gemel
     for name in path.split(".") if path else ():
         try:
@@ -198,7 +198,7 @@ def found(path: str) -> Any:
 
 
 def documented(value: Any) -> bool:
-    """Whether a value says what it is; numbers and aliases of dtypes need not."""
+    """Whether a value has a docstring; numbers and aliases of dtypes need none."""
     described = not isinstance(value, (int, float, type(None)))
     return not described or bool(inspect.getdoc(value))
 
@@ -223,7 +223,7 @@ def test_members_are_there(kind: Any) -> None:
     names = MEMBERS[kind].split()
     instance = kind() if kind is gemel.gluon.ParameterDict else None
     missing = [n for n in names if not hasattr(kind, n) and not hasattr(instance, n)]
-    known = {"name", "shape", "lr_mult", "wd_mult", "dtype", "prefix"}  # set when it is made
+    known = {"name", "shape", "lr_mult", "wd_mult", "dtype", "prefix"}  # set in the constructor
     assert not [name for name in missing if name not in known]
 
 
@@ -264,5 +264,5 @@ def test_unknown_names_suggest_the_nearest() -> None:
 
 
 def test_tools_that_read_modules_may_ask_what_they_hold() -> None:
-    """`doctest` unwraps whatever it finds in one."""
+    """`doctest` unwraps every value it finds in a module."""
     assert doctest.DocTestFinder().find(import_module("gemel.ops.shape"))

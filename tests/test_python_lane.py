@@ -20,7 +20,7 @@ from gemel.errors import ShapeError
 
 
 def busy() -> np.ndarray:
-    """Something that takes a while, so that what reads it has to be handed over."""
+    """A computation that takes a while, so that whatever reads its result is queued."""
     a = np.ones((700, 700))
     return np.dot(a, a)
 
@@ -34,7 +34,7 @@ def test_a_callback_runs_later_and_its_result_is_an_array():
 def test_issuing_a_callback_does_not_wait():
     x = np.ones((4,))
     with reader(x):
-        x += 1  # not ready, so the callback cannot be run by the caller
+        x += 1  # not ready, so the caller cannot run the callback itself
         y = npx.callback(lambda v: v * 2, x, outputs=((4,), "float32"))
     assert y.tolist() == [4] * 4
 
@@ -82,10 +82,10 @@ def test_exceptions_of_callbacks_are_dropped_by_any_thread():
         y = npx.callback(fail, x, outputs=((200, 200), "float32"))
         with pytest.raises(OddError):
             y.wait_to_read()
-        y[:] = np.dot(x, x)  # the failure goes where this runs
+        y[:] = np.dot(x, x)  # the thread that runs this drops the failure
     npx.waitall()
     end = time.monotonic() + 60
-    while raised and time.monotonic() < end:  # whoever ran the last one may still be at it
+    while raised and time.monotonic() < end:  # that thread may still be running
         gc.collect()
         time.sleep(0.01)
     assert not raised
@@ -226,7 +226,7 @@ def test_the_report_after_a_cell(capsys):
     assert "IndexError" in capsys.readouterr().err
     report(None)
     assert capsys.readouterr().err == ""
-    npx.waitall()  # seen: not raised again
+    npx.waitall()  # already seen: not raised again
     with pytest.raises(IndexError):
         bad.asnumpy()
 

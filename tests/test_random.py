@@ -1,4 +1,4 @@
-"""Random numbers: repeatable, well distributed, the same whoever computes them."""
+"""Random numbers: repeatable, well distributed, and the same for every way to compute them."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def test_compiled_and_imperative_share_the_stream() -> None:
     np.random.seed(9)
     mixed = [program(x).asnumpy(), function(x).asnumpy(), program(x).asnumpy()]
     for a, b in zip(expected, mixed, strict=True):
-        # The masks and the noise are the same bits; the last sum may be rounded once less.
+        # The masks and the noise have the same bits; the last sum may be rounded once less.
         numpy.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
         numpy.testing.assert_array_equal(a == b[0], b == b[0])
     assert not numpy.array_equal(expected[0], expected[1])
@@ -96,7 +96,7 @@ COUNT = 200_000
 
 
 def within(value: float, expected: float, deviation: float) -> None:
-    """A mean of COUNT draws, five of its deviations wide."""
+    """Check a mean of COUNT draws, to five of its standard deviations."""
     assert abs(value - expected) < 5 * deviation / COUNT**0.5
 
 
@@ -292,7 +292,7 @@ def test_bounds_the_dtype_cannot_hold(low: int, high: int, dtype: str) -> None:
 
 
 def test_draws_nobody_reads_keep_their_numbers() -> None:
-    """A compiled program leaves them out; the calls behind it draw what they would have drawn."""
+    """A compiled program leaves unread draws out; later calls draw the same numbers anyway."""
 
     def forward(x: Any) -> Any:
         np.random.normal(size=(3,))

@@ -13,13 +13,13 @@ import pytest
 import gemel
 from gemel import autograd, np
 
-#: How many programs of each size; the long form sets it.
+#: How many programs of each length.
 PROGRAMS = int(os.environ.get("GEMEL_TEST_PROGRAMS", "6")) * 5
 SIDE, SLOTS = 3, 4
 
 
 class Program:
-    """Actions drawn from a seed, the same for NumPy and gemel: `xp` is one of them."""
+    """Actions drawn from a seed, the same for NumPy and gemel; `xp` is the namespace in use."""
 
     def __init__(self, seed: int, length: int, actions: Any = None) -> None:
         own = random.Random(seed)
@@ -34,7 +34,7 @@ class Program:
         ]
 
     def __call__(self, xp: Any, x: Any) -> Any:
-        """A number computed of a matrix."""
+        """A number computed from a matrix."""
         self.xp = xp
         self.slots = [x * 1, xp.tanh(x), x * x, x + 0.5]
         for action, a, b, n in self.actions:
@@ -47,7 +47,7 @@ class Program:
         self.slots[a] = self.dense(self.xp.tanh(made))
 
     def dense(self, made: Any) -> Any:
-        """NumPy keeps the order of its inputs in a result: what shares memory depends on it."""
+        """NumPy's results keep their inputs' order, but what shares memory depends on the order."""
         return numpy.ascontiguousarray(made) if self.xp is numpy else made
 
     def alias(self, a: int, b: int, n: int) -> None:
@@ -77,7 +77,7 @@ class Program:
             x.T[i][1:] = y[0, :1]
 
     def flat(self, a: int, b: int, n: int) -> None:
-        """Through another shape: what it shares depends on how the elements lie."""
+        """Through another shape; what shares memory with it depends on the layout."""
         x = self.slots[a].reshape(SIDE * SIDE)
         x[n % 4 : n % 4 + 4] *= self.slots[b][0, 0]
         self.slots[b] = self.dense(x[1:].reshape(2, 4)[:, 1:].T[:SIDE, :1] + self.slots[b])
@@ -108,7 +108,7 @@ def first(program: Any, x: Any, again: bool = False) -> tuple[Any, Any]:
     return y, x.grad
 
 
-#: Those a traced function may contain.
+#: Actions that a traced function may contain.
 WRITTEN_IN_TRACES = [action for action in ACTIONS if action != "positions"]
 
 
@@ -117,7 +117,7 @@ def weighted(program: Program, weights: Any, start: Any) -> Any:
     return (first(program, np.array(start, dtype="float64"))[1].asnumpy() * weights).sum()
 
 
-#: How long programs are; the longest by `make slow`.
+#: Lengths of programs; `make slow` runs the longest.
 LENGTHS = [4, 12, pytest.param(30, marks=pytest.mark.slow)]
 
 
@@ -128,7 +128,7 @@ def slope(function: Any, start: Any, direction: Any) -> float:
 
 @pytest.mark.parametrize("length", LENGTHS)
 def test_compiled_programs_are_the_same(length: int) -> None:
-    """What is written in a traced function is seen as it is imperatively."""
+    """Writes in a traced function have the same effect as imperative ones."""
     for seed in range(PROGRAMS // 3):
         program = Program(seed + 1000 * length, length, WRITTEN_IN_TRACES)
         draws = numpy.random.default_rng(seed)
@@ -141,7 +141,7 @@ def test_compiled_programs_are_the_same(length: int) -> None:
                 value, gradient = first(call, x, again)
                 found.append([value.asnumpy(), gradient.asnumpy()])
             with autograd.record():
-                # The gradient of a linear program leads nowhere.
+                # The gradient of a linear program depends on nothing, so the loss needs x itself.
                 turned = (gradient * gradient).sum() + (x * x).sum()
             turned.backward()
             found[-1].append(x.grad.asnumpy())
@@ -161,7 +161,7 @@ def test_gradients_of_programs(length: int) -> None:
         wanted = program(numpy, start.copy())
         expected = slope(partial(program, numpy), start, direction)
         found = []
-        for _ in range(2):  # call by call, and as a plan
+        for _ in range(2):  # first call by call, then as a plan
             value, gradient = first(program, np.array(start, dtype="float64"))
             numpy.testing.assert_allclose(value.item(), wanted, rtol=1e-12, err_msg=about)
             found.append(gradient.asnumpy())

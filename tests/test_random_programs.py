@@ -1,6 +1,6 @@
 """Random programs with views and in-place writes, compared bit for bit with a serial replay.
 
-Several threads issue; what they issue is logged in the order of issue. The replay runs the log on
+Several threads issue actions, which are logged in the order of issue. The replay runs the log on
 NumPy arrays, one action after another.
 """
 
@@ -22,7 +22,7 @@ SLOTS = 8
 
 
 class World:
-    """Arrays in slots, some of them views of others; actions change them. `xp`: whose arrays."""
+    """Arrays in slots, some of them views of others, and actions on them; `xp` is the namespace."""
 
     def __init__(self, xp: Any, side: int) -> None:
         self.xp = xp
@@ -146,7 +146,7 @@ SETTINGS: dict[str, Callable[[], None]] = {
     "a queue of one": lambda: _core.configure(workers=2, queue_operations=1),
     "serial": lambda: _core.configure(serial=True),
 }
-#: How many programs of each kind; the long form sets it.
+#: How many programs of each kind.
 PROGRAMS = int(os.environ.get("GEMEL_TEST_PROGRAMS", "6"))
 
 

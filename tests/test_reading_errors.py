@@ -1,4 +1,4 @@
-"""What a person reads when something goes wrong: few lines, the right ones, and where to look."""
+"""What a user reads when something goes wrong: few lines, the right ones, and where to look."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ try:
 except TypeError as error:
     raise RuntimeError("the program's own") from error
 """
-#: A program, the most lines its traceback may have, and what must be among them.
+#: A program, the most lines its traceback may have, and texts it must contain.
 PROGRAMS = {
     "dot": (DOT, 6, ("use(np.ones((2, 3)))", "np.dot(a", "ShapeError: matmul")),
     "net": (NET, 7, ("net(np.ones((2, 3)))", "super().forward", "(in net.1)")),
@@ -90,7 +90,7 @@ def test_tracebacks_show_the_program(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_tracebacks_in_full(name: str, tmp_path: Path) -> None:
-    if name != "index":  # raised by the core: no frame of ours
+    if name != "index":  # raised by the core, without frames of gemel
         assert PACKAGE in error_of(PROGRAMS[name][0], tmp_path, GEMEL_TRACEBACK="full")
 
 
@@ -116,7 +116,7 @@ def test_another_hook_is_still_called(tmp_path: Path) -> None:
 
 
 class Named(nn.HybridBlock):
-    """A block with layers in attributes, as people write them."""
+    """A block with layers in attributes, as users write them."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -144,7 +144,7 @@ def test_an_error_names_the_layer(hybrid: bool) -> None:
 
 
 def test_an_error_met_twice_names_the_layer_once() -> None:
-    """What a callback raises is one exception, however often somebody waits for it."""
+    """A callback raises one exception object, and each wait for its array raises it again."""
 
     class Reading(nn.Block):
         def forward(self, x: Any) -> Any:
@@ -249,7 +249,7 @@ def test_a_source_tree_without_a_core_says_what_to_do(tmp_path: Path) -> None:
 
 
 def test_control_c_works_where_a_shell_ignores_it() -> None:
-    """In the background of a script SIGINT is ignored; the tests, and what they start, hear it."""
+    """Scripts start background jobs with SIGINT ignored; tests and their children react to it."""
     assert signal.getsignal(signal.SIGINT) is not signal.SIG_IGN
     tests = Path(__file__).parent
     found = subprocess.run(

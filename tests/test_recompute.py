@@ -1,4 +1,4 @@
-"""recompute and fuse_sums: what kernels leave for each other, and read twice, after fusing."""
+"""recompute and fuse_sums: what kernels store for each other, and read twice, after fusion."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Function = Callable[..., Any]
 
 
 def kernels(function: Function, *shapes: tuple[int, ...]) -> list[list[tuple[int, ...]]]:
-    """The shapes that each kernel of a function gives."""
+    """The shapes of the results of each of a function's kernels."""
     with Trace():
         given: list[Entry] = [placeholder(Spec(shape, "float32")) for shape in shapes or (SHAPE,)]
         found = function(*given)
@@ -71,16 +71,16 @@ def of_another(x: Any) -> Any:
 
 
 def big(found: list[list[tuple[int, ...]]], shape: tuple[int, ...] = SHAPE) -> int:
-    """How many large arrays kernels leave in memory."""
+    """How many large arrays the kernels store in memory."""
     return sum(each == shape for given in found for each in given)
 
 
 @pytest.mark.parametrize(
     ("function", "count", "large"),
     [
-        (two_ways, 2, 1),  # of what is written, the result alone
+        (two_ways, 2, 1),  # only the large result itself is stored
         (crossed, 1, 0),
-        (of_three, 4, 1),  # four arrays would be read in the place of one
+        (of_three, 4, 1),  # recomputing would read four arrays instead of one
         (wanted_itself, 1, 1),
         (drawn, 1, 1),
     ],
@@ -113,7 +113,7 @@ def test_sums_of_the_same_array_are_one_kernel() -> None:
 
 
 def test_sums_that_are_put_together_are_one_kernel() -> None:
-    """As the gradients of a depthwise convolution's weights, one for each place of the kernel."""
+    """Like the gradients of a depthwise convolution's weights: one for each kernel position."""
 
     def places(x: Any, g: Any) -> Any:
         return np.stack([(x[i : i + 20] * g).sum(axis=0) for i in range(4)]) * 2
@@ -125,9 +125,9 @@ def test_sums_that_are_put_together_are_one_kernel() -> None:
 @pytest.mark.parametrize(
     ("function", "count"),
     [
-        (lambda x: (x.sum(axis=0), x.sum(axis=1)), 2),  # other loops
-        (lambda x, y: (x.sum(axis=0), y.sum(axis=0)), 2),  # nothing in common
-        (of_another, 2),  # one waits for the other
+        (lambda x: (x.sum(axis=0), x.sum(axis=1)), 2),  # different loops
+        (lambda x, y: (x.sum(axis=0), y.sum(axis=0)), 2),  # no input in common
+        (of_another, 2),  # one needs the other's result
     ],
 )
 def test_sums_that_stay_apart(function: Function, count: int) -> None:
@@ -152,7 +152,7 @@ def test_the_numbers_are_numpys(function: Function, dtype: str) -> None:
 
 
 def test_sizes_that_happen_to_be_equal_are_asked_nothing() -> None:
-    """Where the loops would only fit for the sizes seen, nothing is recomputed."""
+    """Where the loops fit only at the sizes seen, nothing is recomputed, so no guard is needed."""
     compiled = gemel.compile(two_ways)
     for shape in ((8, 8), (8, 5), (3, 8)):
         x = np.random.normal(size=shape)

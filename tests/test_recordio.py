@@ -1,4 +1,4 @@
-"""RecordIO: read and written as MXNet does; damaged files say where."""
+"""RecordIO: read and written as MXNet does it; errors say where a file is damaged."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_pictures_of_mxnet() -> None:
         assert numpy.array_equal(label, 7.0 if number == 0 else numpy.arange(number + 1) / 2)
     reader = recordio.MXIndexedRecordIO(HERE / "images.idx", HERE / "images.rec", "r")
     header, pixels = recordio.unpack_img(reader.read_idx(1))
-    assert header.id == 101 and pixels[0, 1].tolist() == [80, 25, 0]  # blue comes first
+    assert header.id == 101 and pixels[0, 1].tolist() == [80, 25, 0]  # BGR order
     again = recordio.pack_img(header, pixels, 9, ".png")
     assert recordio.unpack_img(again)[1].tolist() == pixels.tolist()
     assert recordio.unpack_img(again, 0)[1].shape == (12, 10)

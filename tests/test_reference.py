@@ -22,7 +22,7 @@ def test_a_page_with_an_example(
 ) -> None:
     monkeypatch.chdir(tmp_path)  # examples write files
     shown = example(namespace, name, value)
-    assert shown is not None, "its docstring needs one, after >>>"
+    assert shown is not None, "its docstring needs an example after >>>"
     assert value.__doc__ and f"# {namespace}.{name}" in page(namespace, name, value)
 
 

@@ -1,7 +1,7 @@
-"""Agreement with MXNet 1.9.1: with the tables that tools/references/mxnet_tables.py has written.
+"""Agreement with the tables that tools/references/mxnet_tables.py wrote with MXNet 1.9.1.
 
-Where MXNet is wrong, or fails, the tables leave it out and say why; test_optimizer_formulas.py and
-test_losses.py have what is then right.
+Where MXNet is wrong or fails, the tables leave the case out and say why. What is right there is
+checked in test_optimizer_formulas.py and test_losses.py.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def tolerance(case):
     if case["dtype"] == "float16":
         return {"rtol": 1e-3, "atol": 1e-3}
     if case["name"] == "NAG" and "wd" in case["settings"]:
-        # MXNet's kernel has written the new weight when it reads it for the momentum's decay.
+        # MXNet's kernel has already overwritten the weight that it reads for the momentum's decay.
         return {"atol": 1e-5}
     return {}
 
@@ -111,7 +111,7 @@ def test_metric(case):
     found += [made.get(), made.get_global()]
     expected = case["out"]
     if case["settings"].get("average") == "micro" and case["name"] == "PearsonCorrelation":
-        # MXNet's reset_local forgets nothing here, and its sums are of nothing then.
+        # MXNet's reset_local does not reset this metric, so later results are not compared.
         found, expected = found[:2], expected[:2]
     for (name, value), (right_name, right) in zip(found, expected, strict=True):
         assert name == right_name
@@ -156,7 +156,7 @@ def test_initializer(case, monkeypatch):
 
 # --- keywords ----------------------------------------------------------------------------------
 
-#: Initializers take (name, array), as subclasses of users do.
+#: Initializers take (name, array), as users' subclasses do.
 RENAMED = {"desc": "name", "arr": "array"}
 
 
@@ -169,7 +169,7 @@ def test_keywords(case):
             method, keywords = "forward", keywords[1:]
         known = inspect.signature(getattr(kind, method)).parameters
         if method == "__init__":
-            for base in kind.__mro__[1:-1]:  # what a class hands on to its base
+            for base in kind.__mro__[1:-1]:  # keywords that a class passes on to its base
                 known = {**inspect.signature(base.__init__).parameters, **known}
         accepted = {RENAMED.get(k, k) for k in keywords} - {"args", "kwargs", "x"}
         assert not accepted - set(known), f"{method}: {list(known)}"

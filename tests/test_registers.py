@@ -1,4 +1,4 @@
-"""What LLVM makes of micro-tiles: sums stay in registers in the loops along k."""
+"""What LLVM makes of micro-tiles: in the loops along k, sums stay in registers."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ pytestmark = pytest.mark.skipif(
 )
 
 TARGET = TARGETS["avx512"]
-#: Stores and loads of vectors on the stack, for each multiply-add, that are no harm: an a along m
-#: is read from an address for each row, and some of what is read waits there; of ten rows beside
-#: windows of several parts only the first ones do (8 rows were no quicker).
+#: How many vectors a loop may store on the stack, or load from it, for each multiply-add. If a lies
+#: along m, each row has its own address, and some loaded values wait on the stack. With ten rows
+#: beside windows of several parts, only those of the first rows wait (8 rows were no faster).
 SHARE = {"a:m": 0.5, "a:k": 0.1, "a:packed": 0.3}
 
 
 def planned() -> Iterator[tuple[str, int]]:
-    """Schedules of products of all kinds of sizes, and how many loops columns and k are each."""
+    """Schedules of products of many sizes, and the number of loops along columns and along k."""
     sizes = product((1, 5, 8, 14, 30, 40, 100, 256), (8, 32, 40, 64, 80, 196, 4000), (4, 100, 2000))
     for (m, n, k), lasts in product(sizes, product("km", "nk")):
         choice = contract_plan.variants(Task(float32, lasts, TARGET, m, n, k))
@@ -50,7 +50,7 @@ def planned() -> Iterator[tuple[str, int]]:
 
 
 def windowed() -> Iterator[tuple[str, int]]:
-    """The same of products with windows."""
+    """The same for products with windows."""
     forms = ["turned", "gathered", *(f"rows-{r}-{s}" for r, s in product((1, 2, 4), (1, 2)))]
     for form, m, n in product(forms, (5, 14, 20, 48, 92, 256), (20, 196, 4000)):
         several = Several(form, ((64, 1000), (3, 50), (3, 1)), ((1, 0), (n, 60), (1, 1)))
@@ -60,7 +60,7 @@ def windowed() -> Iterator[tuple[str, int]]:
 
 
 def program_of(schedule: str, loops: int) -> Program:
-    """The sum of products by a schedule."""
+    """The sum of products, with a schedule."""
     _, tile, a_form, b_form, *_ = schedule.split()
     rows, columns = map(int, tile.split("x"))
     line = CONTIGUOUS if a_form == "a:m" else BROADCAST
@@ -83,7 +83,7 @@ def program_of(schedule: str, loops: int) -> Program:
 
 
 def spilled(assembly: str) -> float:
-    """In the worst innermost loop with multiply-adds: how many vectors go by the stack for each."""
+    """Vectors moved to or from the stack for each multiply-add, in the worst innermost loop."""
     worst = 0.0
     for block in re.split(r"\n(?=\.LBB)", assembly):
         label = re.escape(block.split(":")[0])

@@ -1,4 +1,4 @@
-"""How arrays look: as NumPy would print them if float32 were its default."""
+"""How arrays are printed: as NumPy would print them if float32 were its default."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from gemel.dtype import DTYPES
 from gemel.errors import TraceError
 
 NAMES = tuple(dtype.name for dtype in DTYPES if dtype.twin is dtype and dtype.kind in "buifc")
-#: The dtypes NumPy would not name then.
+#: The dtypes that NumPy would not print then.
 IMPLIED = [numpy.int64, numpy.float32, numpy.bool_, numpy.complex64]
 
 
 def expected(theirs: Any) -> str:
-    """NumPy's own text, with other defaults."""
+    """NumPy's own text, with other default dtypes."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrayprint, "_typelessdata", IMPLIED)
         return repr(theirs)

@@ -70,7 +70,7 @@ def test_a_layer_is_its_cells(kind: str, shape: tuple[int, bool], layout: str) -
     for number, state in enumerate(last):
         close(state, ends[number % len(ends)][number // len(ends)])
     layer.hybridize()
-    for examples in (x, x[:, :2], x[:4]):  # another batch, another length
+    for examples in (x, x[:, :2], x[:4]):  # another batch size, another length
         again = layer(examples)
         layer.hybridize(False)
         close(again, layer(examples))
@@ -83,7 +83,7 @@ def test_a_layer_is_its_cells(kind: str, shape: tuple[int, bool], layout: str) -
 
 @pytest.mark.parametrize("kind", LAYERS)
 def test_gradients(kind: str) -> None:
-    """In float64, of the input and of all parameters, by finite differences."""
+    """In float64, for the input and all parameters, against finite differences."""
     layer = LAYERS[kind](input_size=2)
     layer.initialize(init.Uniform(0.5))
     layer.cast("float64")
@@ -200,7 +200,7 @@ def test_cells_unroll(kind: str) -> None:
 
 @pytest.mark.parametrize("compiled", [False, True])
 def test_modifiers_around_both_ways(compiled: bool) -> None:
-    """What needs no single step goes around a bidirectional cell, too."""
+    """Modifiers that need no single steps work around a bidirectional cell, too."""
     inner = rnn.BidirectionalCell(rnn.LSTMCell(2), rnn.LSTMCell(2))
     x, lengths = np.random.normal(size=(3, 5, 4)), np.array([5, 1, 3])
     outer = rnn.ResidualCell(inner), rnn.VariationalDropoutCell(inner, 0.3, drop_outputs=0.3)
@@ -223,7 +223,7 @@ def test_modifiers_around_both_ways(compiled: bool) -> None:
 
 
 def test_default_outputs_of_unroll() -> None:
-    """As in MXNet: a list, also both ways; but dropout alone leaves an array what it is."""
+    """As in MXNet: a list, also of bidirectional cells; but a dropout cell keeps an array."""
     x = np.random.normal(size=(3, 5, 4))
     both = rnn.BidirectionalCell(rnn.GRUCell(2), rnn.GRUCell(2))
     both.initialize()
@@ -238,7 +238,7 @@ def test_default_outputs_of_unroll() -> None:
     ]
     with autograd.train_mode():
         zeros = cell.unroll(5, x)[0] == 0
-    assert zeros.any() and (zeros == zeros[:, :1]).all()  # one mask for all steps
+    assert zeros.any() and (zeros == zeros[:, :1]).all()  # the same mask for all steps
 
 
 def test_cells_say_their_settings() -> None:
@@ -268,7 +268,7 @@ def test_cells_inside_a_hybrid_block() -> None:
     net.hybridize()
     close(net(x), expected)
     close(net(x[:1]), expected[:1])
-    net.cell(x[:, 0], net.cell.begin_state(2))  # nothing of the trace is left
+    net.cell(x[:, 0], net.cell.begin_state(2))  # the trace left nothing behind in the cell
 
 
 def test_zoneout_keeps_what_was() -> None:
@@ -296,7 +296,7 @@ def test_variational_masks_last_until_reset() -> None:
 
 
 def test_parameter_files_of_mxnet_1(tmp_path: Any) -> None:
-    """MXNet 1 writes a layer's parameters as those of the cells it stands for."""
+    """MXNet 1 writes a layer's parameters under the names of the cells it replaces."""
     net = nn.Sequential()
     net.add(nn.Dense(2, flatten=False), rnn.LSTM(4, 2), rnn.GRU(3, bidirectional=True))
     net.initialize()
@@ -319,7 +319,7 @@ def test_parameter_files_of_mxnet_1(tmp_path: Any) -> None:
 
 
 def test_learns_to_count() -> None:
-    """A GRU says after each step whether it has seen an odd number of ones."""
+    """A GRU learns to say after each step whether it has seen an odd number of ones."""
     bits = np.random.randint(0, 2, (12, 64))
     labels = bits.cumsum(axis=0) % 2
     net = nn.HybridSequential()
@@ -404,7 +404,7 @@ def test_bad_input() -> None:
     close(layer(x), layer(x))
 
 
-#: The kinds of `references/rnn_mxnet.py`.
+#: The kinds in `references/rnn_mxnet.py`.
 REFERENCES = {
     "relu": lambda: rnn.RNN(3),
     "tanh": lambda: rnn.RNN(3, 2, "tanh", bidirectional=True),
@@ -429,7 +429,7 @@ REFERENCES = {
 
 @pytest.mark.parametrize("kind", REFERENCES)
 def test_as_mxnet_gives(kind: str, tmp_path: Any) -> None:
-    """From the parameter file MXNet 1.9.1 wrote: outputs, states, a gradient."""
+    """With the parameter file MXNet 1.9.1 wrote: outputs, states and a gradient agree."""
     found = numpy.load(Path(__file__).parent / "references" / "rnn.npz")
     (tmp_path / "net.params").write_bytes(found[f"{kind}.file"].tobytes())
     net, x = REFERENCES[kind](), np.array(found.get(f"{kind}.x", found["x"]))
@@ -461,7 +461,7 @@ def test_as_mxnet_gives(kind: str, tmp_path: Any) -> None:
 @pytest.mark.parametrize("layout", ["NCHW", "NHWC"])
 @pytest.mark.parametrize("kind", [rnn.Conv2DRNNCell, rnn.Conv2DLSTMCell, rnn.Conv2DGRUCell])
 def test_cells_over_pictures(kind: Any, layout: str, tmp_path: Path) -> None:
-    """Channels last or first, compiled, in float64, in a file, on gradients."""
+    """Channels last or first, compiled, in float64, from a file, with gradients."""
     pictures = np.random.normal(size=(3, 4, 2, 5, 4))
     net = kind((2, 5, 4), 3, (2, 3), (3, 1), (1, 0))
     net.initialize(init.Uniform(0.5))

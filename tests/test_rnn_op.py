@@ -22,7 +22,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def cell(mode: str, x: Array, h: Array, c: Any, w: Any, clip: Any) -> tuple[Array, Any]:
-    """One step of one example."""
+    """One step for one example."""
     a, b = w["i"] @ x + w["bi"], w["h"] @ h + w["bh"]
     if mode.startswith("rnn"):
         return (numpy.maximum(a + b, 0) if mode == "rnn_relu" else numpy.tanh(a + b)), None
@@ -42,7 +42,7 @@ def slow_rnn(
     layers: int = 1, directions: int = 1, lengths: Any = None, projection: Any = None,
     clip: Any = None,
 ) -> list[Array]:  # fmt: skip
-    """Example by example, step by step."""
+    """The layers, computed example by example, step by step."""
     time, batch, inputs = data.shape
     wide, sides = projection or size, []
     place = 0
@@ -177,7 +177,7 @@ def test_dropout_between_layers() -> None:
     assert plain[0].tolist() == same[0].tolist()
     with autograd.train_mode():
         dropped = npx.rnn(*inputs, **options)
-    assert dropped[1][0].tolist() == same[1][0].tolist()  # the first layer is whole
+    assert dropped[1][0].tolist() == same[1][0].tolist()  # dropout leaves the first layer as it is
     assert dropped[0].tolist() != same[0].tolist()
     single = [np.array(x) for x in inputs_of("gru", 1, 1)]
     with autograd.train_mode():
@@ -227,7 +227,7 @@ def test_bad_input() -> None:
 
 
 def slow_ctc(data: Array, labels: Any, lengths: Any, blank: int) -> Array:
-    """By all paths there are."""
+    """The loss, by enumerating all paths."""
     _, batch, classes = data.shape
     chance = numpy.exp(data - data.max(2, keepdims=True))
     chance = chance / chance.sum(2, keepdims=True)

@@ -28,7 +28,7 @@ def chain(count=40):
 
 
 def run(code: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """A fresh process that makes itself busy as `code` says."""
+    """Run the helpers in BUSY, then `code`, in a fresh process."""
     return subprocess.run(
         [sys.executable, "-c", BUSY + code],
         env={**os.environ, **environment},
@@ -99,7 +99,7 @@ os._exit(0)
 # engine.md 30
 @pytest.mark.parametrize("moment", ["waiting", "at exit"])
 def test_control_c_ends_the_program(moment):
-    """What is queued, and what runs, is abandoned."""
+    """Queued and running operations are abandoned."""
     code = f"""
 queued = [big * {ENDLESS} for _ in range(8)]
 timer = threading.Timer(0.3, lambda: os.kill(os.getpid(), signal.SIGINT))
@@ -401,7 +401,7 @@ def test_exit(case):
 
 # engine.md 38
 def test_the_gil_is_there():
-    """What the core guards with the GIL needs it: see docs/internals/engine.md, rule 38."""
+    """The core needs the GIL to guard its state: see docs/internals/engine.md, rule 38."""
     assert not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 

@@ -1,4 +1,4 @@
-"""Gradients in blocks of rows, and results of a plan that are there before its end."""
+"""Gradients in blocks of rows, and results that are ready before their plan ends."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ FACTORS = {
 @pytest.mark.parametrize("name", FACTORS)
 @pytest.mark.parametrize(("m", "n", "k"), [(37, 50, 2048), (256, 64, 3000), (16, 16, 200)])
 def test_rows_have_the_same_bits_however_factors_lie(name, m, n, k):
-    """Those that could have others stay whole: both factors run along the inner axis there."""
+    """Products whose blocks could differ stay whole: both factors run along the inner axis."""
     shapes = {"x": (m, k), "x.T": (k, m), "w": (k, n), "w.T": (n, k)}
     if name.startswith("("):
         shapes["x"], shapes["x.T"] = shapes["x.T"], shapes["x"]
@@ -126,7 +126,7 @@ def test_gradients_without_a_product_stay_whole():
 
 
 def test_a_result_is_there_before_the_end_of_its_plan():
-    """Who reads the first result begins while the plan goes on."""
+    """Readers of the first result can begin while the plan goes on."""
     if not _core.workers():
         pytest.skip("nobody is there to begin it")
     a, b = placeholder(Spec((4, 4), "float32")), placeholder(Spec((1500, 1500), "float32"))
@@ -175,7 +175,7 @@ def test_a_result_that_is_there_does_not_fail_with_the_plan():
 
 
 def gradients(shape: tuple[int, int], request: str, bias: bool, blocks: int) -> list[Any]:
-    """After two backwards; blocks are checked to be the gradients."""
+    """The gradients after two backwards; checks that the blocks are parts of them."""
     rows, inputs = shape
     np.random.seed(1)
     net = nn.HybridSequential()
@@ -199,7 +199,7 @@ def gradients(shape: tuple[int, int], request: str, bias: bool, blocks: int) -> 
             assert len(parts) == min(blocks, parameter.shape[0])
         if parts:
             assert (numpy.concatenate([part.asnumpy() for part in parts]) == gradient).all()
-        assert not blocks_of(parameter.data())  # nobody needs them twice
+        assert not blocks_of(parameter.data())  # blocks are handed out only once
     return found
 
 
@@ -252,18 +252,18 @@ def test_a_gradient_that_stays_is_not_cut():
 
 def test_the_number_of_blocks_follows_from_what_was_measured():
     ways = Ways((0, 1))
-    assert ways.blocks("ranks", 1 << 20) == 1  # nothing was measured
+    assert ways.blocks("ranks", 1 << 20) == 1  # nothing has been measured
     ways.table = Table({"gather": [(4096.0, 3e-4), (float(1 << 20), 3e-4 * 16)]})
     assert ways.blocks("ranks", 1 << 20) == 4
     assert ways.blocks("ranks", 1 << 30) == 8
     assert ways.blocks("ranks", 4096) == 1
-    assert ways.blocks("gather", 1 << 20) == 1  # other cuts could have other bits
+    assert ways.blocks("gather", 1 << 20) == 1  # another split could change the bits
     assert "blocks of rows" in ways.explain("ranks", [1 << 20])
-    # What takes the core cannot be covered.
+    # Time that occupies the core cannot be hidden.
     ways.table = Table(ways.table.measured, {"gather": [(4096.0, 0.0), (float(1 << 20), 3e-4 * 9)]})
     assert ways.blocks("ranks", 1 << 20) == 3
-    # Nor can what a small message waits, on a machine that others use.
+    # Nor can latency, which small messages have, too, on a machine that others use.
     ways.table = Table({"gather": [(4096.0, 2e-2), (float(1 << 20), 2e-2)]})
     assert ways.blocks("ranks", 1 << 20) == ways.blocks("ranks", 12) == 1
     ways.table = Table({"gather": [(4096.0, CHEAP / 1e3), (float(1 << 20), CHEAP / 2)]})
-    assert ways.blocks("ranks", 1 << 20) == 1  # not worth it
+    assert ways.blocks("ranks", 1 << 20) == 1  # too little to gain

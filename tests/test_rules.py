@@ -18,4 +18,4 @@ def test_every_rule_is_cited_and_every_citation_is_a_rule():
         for group in CITATION.findall(path.read_text()):
             cited |= {int(number) for number in group.split(",")}
     assert cited <= set(rules)
-    assert not set(rules) - cited, "rules no test names"
+    assert not set(rules) - cited, "rules that no test cites"

@@ -1,4 +1,4 @@
-"""Floats given to compiled functions: inputs, unless the function asks for their values."""
+"""Floats passed to compiled functions: inputs, unless the function asks for their values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def test_two_hundred_values_are_one_trace() -> None:
     assert function.traces == 1
 
 
-#: Functions of an array and a float that only array operations see, exact in float64.
+#: Functions of an array and a float that only array operations use; exact in float64.
 EXACT: dict[str, Callable[[Any, float], Any]] = {
     "x * r": lambda x, r: x * r,
     "x * (r * 0.1)": lambda x, r: x * (r * 0.1),
@@ -52,7 +52,7 @@ def test_the_same_numbers_as_imperatively(name: str, dtype: str) -> None:
     assert function.traces == 1
 
 
-#: Functions that ask for the value: a trace for each, and the right one.
+#: Functions that ask for the float's value: each answer has its own trace, and the right one runs.
 ASKING: dict[str, Callable[[Any, float], Any]] = {
     "branch": lambda x, r: x * 2 if r > 0.5 else x * 3,
     "branch on what is computed": lambda x, r: x * 2 if r * 2 - 1 > 0 else x * 3,

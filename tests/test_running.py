@@ -1,4 +1,4 @@
-"""`import mxnet` as gemel, and programs that need not be edited for it."""
+"""`import mxnet` as gemel, and programs that run unchanged."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_names_that_are_not_there(line: str, error: str, words: str, tmp_path: P
 
 
 def test_where_mxnet_has_them(tmp_path: Path) -> None:
-    """Names in the modules programs import them from."""
+    """Names are in the modules from which programs import them."""
     done("""
 import gemel.as_mxnet
 import mxnet as mx
@@ -95,7 +95,7 @@ except mx.base.MXNetError:
 
 
 def test_mxnet_itself(tmp_path: Path) -> None:
-    """An installed one is passed over; one that has been imported is an error."""
+    """An installed mxnet is ignored, but one that was imported before is an error."""
     (tmp_path / "mxnet").mkdir()
     (tmp_path / "mxnet" / "__init__.py").write_text("real = True\n")
     done("import gemel.as_mxnet, mxnet, gemel\nassert mxnet is gemel\n", tmp_path)
@@ -142,7 +142,7 @@ def test_scripts_run_as_they_are(tmp_path: Path) -> None:
         "['code/program.py', '--epochs', '3'] True 2.0",
         *["[0.5, 0.25] [3.0]"] * 2,
     ]
-    # What is shown begins with the program's own first line.
+    # The first frame shown is the program's own.
     lines = found.stderr.splitlines()
     assert found.returncode == 1 and lines[0] == "Traceback (most recent call last):"
     assert lines[1].endswith('code/program.py", line 13, in <module>')

@@ -20,7 +20,7 @@ VIEWS = {
 
 
 def right(x: Any, name: str, axis: int) -> Any:
-    """NumPy's answer, added up as `sum` does: float16 in float32."""
+    """NumPy's result, added up as `sum` does: float16 in float32."""
     half = x.dtype == "float16"
     found = getattr(numpy, name)(x, axis=axis, dtype="float32" if half else None)
     return found.astype("float16") if half else found

@@ -1,7 +1,7 @@
-"""Scripted functions: `if`, `while` and `for` on values of arrays, as Python would have them.
+"""Scripted functions: `if`, `while` and `for` on values of arrays, as Python would run them.
 
-Each function of the table runs as it is and scripted, forward and backward, on inputs that take
-other ways through it and have other sizes.
+Each function of the table runs plain and scripted, forward and backward, on inputs that take
+different branches and have different sizes.
 """
 
 from __future__ import annotations
@@ -242,7 +242,7 @@ INPUTS = [[1.0, 2.0], [-1.0, -2.0], [5.0, 6.5], [0.5, 0.25, 0.125], [3.0]]
 
 
 def ran(function: Callable[..., Any], data: list[float]) -> list[Any]:
-    """What a function gives, the gradient of its argument, and what it left of that."""
+    """A function's results, the gradient of its argument, and what it left in the argument."""
     x = np.array(data, dtype="float64")
     x.attach_grad()
     with autograd.record():

@@ -42,7 +42,7 @@ SMOOTH: dict[str, Function] = {
 
 
 def directional(function: Function, x: Any, order: int) -> Any:
-    """The gradient of the weighted sum of a gradient, and so on."""
+    """The gradient of a weighted sum of a gradient, repeated up to this order."""
     weights = array([0.5, -1.0, 2.0])
     with autograd.record():
         y = function(x).sum()
@@ -72,7 +72,7 @@ def test_gradients_of_gradients(name: str, order: int) -> None:
 
 
 def test_a_penalty_on_the_gradient_trains() -> None:
-    """backward() through what grad(create_graph=True) gave, for several variables and heads."""
+    """backward() through the result of grad(create_graph=True), for several variables and heads."""
     w, x = array([[1.0, 2.0], [3.0, -1.0]]), array([0.5, 2.0])
     for variable in (w, x):
         variable.attach_grad()
@@ -186,7 +186,7 @@ def _cut_off_in_one_of_two(x, y):
 
 @pytest.mark.parametrize("function", [_cut_off, _cut_off_in_one_of_two])
 def test_compiled_calls_stay_cut_off(function):
-    """The operation of `detach` shows the contents of its input, which the tape does not follow."""
+    """`detach` returns the contents of its input, whose history the tape does not follow."""
     found = []
     for way in (function, gemel.compile(function)):
         x, y = np.array([2.0, 1.0]), np.array([3.0, -1.0])

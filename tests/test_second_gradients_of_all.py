@@ -15,7 +15,7 @@ from gemel.errors import GradientError
 
 
 def slope(case: Case, inputs: list[Any], positions: list[int], again: bool) -> Any:
-    """The gradient of squares of the results along directions; with `again`, its gradients."""
+    """The gradient of the results' squares along directions; with `again`, its own gradients."""
     arrays = on_gemel(inputs)
     variables = [arrays[position] for position in positions]
     for variable in variables:
@@ -46,7 +46,7 @@ def slope(case: Case, inputs: list[Any], positions: list[int], again: bool) -> A
     return [g.asnumpy() for g in autograd.grad(result, variables)]
 
 
-#: Whose gradient has none: it would be a further function of the family.
+#: Operations whose gradient has none: it would need a further function of the family.
 ONCE = {"digamma": "trigamma", "log_gamma": "gamma_slope"}
 
 

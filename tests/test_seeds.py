@@ -1,8 +1,8 @@
-"""Every code cell of the chapter's five texts runs, and prints what the text says it prints.
+"""Every code cell of the chapter's five texts runs, and prints what the text shows.
 
-`tests/seeds` has the cells word for word, each with what it printed; 003 has none. A text runs in a
-process of its own: names count from the start. MXNet's cells have `mxnet` replaced by `gemel` or
-run as they are, PyTorch's have `torch` replaced by `gemel.torch`.
+`tests/seeds` has the cells word for word, each with its printed output; 003 has no cells. Each text
+runs in its own process, because names are counted from its start. In MXNet's cells `mxnet` is
+replaced by `gemel`, or nothing is; in PyTorch's cells `torch` is replaced by `gemel.torch`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pytest
 
 SEEDS = Path(__file__).parent / "seeds"
 
-#: What a printed line may differ in, and why; the rest is the same, character by character.
+#: How a printed line may differ, and why; the rest must be the same, character by character.
 EXEMPT = [
     (r"\d+\.\d+ sec", "# sec", "times depend on the machine"),
     (r"(increased memory:) -?\d+\.\d+", r"\1 #", "memory depends on the machine"),
@@ -32,7 +32,7 @@ EXEMPT = [
         "later MXNets give the files' names",
     ),
 ]
-#: What a cell's text differs in before it runs, and why.
+#: How a cell's text is changed before it runs, and why.
 CHANGED = {
     "mxnet": [
         (r"^import d2l$", "from gemel import d2l", "the book's helpers are gemel.d2l"),
@@ -45,7 +45,7 @@ CHANGED = {
         (r"^!pip .*$", "", "nothing is to be installed"),
     ],
 }
-#: The sizes of three experiments are other ones unless `-m slow` asks for the text's own.
+#: Three experiments are smaller, unless `-m slow` asks for the text's own sizes.
 SMALLER = [
     (r"num_batches, batch_size = 150, 1024", "num_batches, batch_size = 150, 16"),
     (r"^(x_\w+ = np\.random\.uniform\(size=\()2000, 2000", r"\g<1>200, 200"),
@@ -70,7 +70,7 @@ print(json.dumps(found))
 
 
 def cells(seed: str) -> list[tuple[str, str, str]]:
-    """(name, code, what it printed) of each cell."""
+    """(name, code, printed output) of each cell."""
     text = (SEEDS / f"{seed}.txt").read_text()
     parts = re.split(r"(?m)^#### In \[(.+)\]\n", text)[1:]
     found = []
@@ -81,7 +81,7 @@ def cells(seed: str) -> list[tuple[str, str, str]]:
 
 
 def indented(code: str) -> str:
-    """004's lines are indented by one space at most: what is in a method goes a step further."""
+    """The code with methods indented further: 004's lines are indented by one space at most."""
     lines, step = [], ""
     for line in code.split("\n"):
         inside = line.startswith(" ") and not line.startswith((" def ", ' """'))
@@ -97,7 +97,7 @@ def changed(code: str, rules: list[tuple[str, ...]]) -> str:
 
 
 def comparable(printed: str) -> list[str]:
-    """The lines of a cell's output that are not empty, with what may differ taken out."""
+    """The non-empty lines of a cell's output, without what may differ."""
     lines = [line.rstrip() for line in printed.split("\n")]
     for pattern, new, _ in EXEMPT:
         lines = [re.sub(pattern, new, line) for line in lines]
@@ -114,9 +114,9 @@ def run(sources: list[str], folder: Path, seconds: int = 600) -> list[tuple[str,
 
 
 def check(seed: str, sources: list[str], folder: Path) -> dict[str, str]:
-    """Run the cells and compare what they print; gives it, by the cells' names.
+    """Run the cells and compare what they print; returns their output by name.
 
-    Those called In [None] had not been run when the text was saved: they print something now.
+    Cells called In [None] were not run when the text was saved, so their output is not compared.
     """
     found = run(sources, folder)
     wrong = []
@@ -136,7 +136,7 @@ def mxnet_seed(folder: Path, rules: list[tuple[str, ...]]) -> None:
     assert printed["4"] == printed["5"]
     assert printed["10"].splitlines()[-1] == printed["11"].splitlines()[-1]
     assert printed["11"].splitlines()[-1] == printed["12"].strip()
-    # The text shows the beginning of the file, whose names count from the second network's.
+    # The text shows the beginning of the file, whose names are counted from the second network.
     nodes = json.loads((folder / "models" / "my_mlp-symbol.json").read_text())["nodes"]
     assert [(node["op"], node["name"], node["inputs"]) for node in nodes[:2]] == [
         ("null", "data", []),
@@ -170,9 +170,9 @@ def test_pytorch_edition(seed: str, tmp_path: Path) -> None:
 
 
 def test_mxnet_edition_unedited(tmp_path: Path) -> None:
-    """The chapter as a notebook, under `python -m gemel run`: not a letter of it is changed.
+    """The chapter as a notebook, under `python -m gemel run`, without changing a letter.
 
-    Only its long experiments are left out: they run above.
+    Only its long experiments are left out; they run in another test.
     """
     chosen = [cell for cell in cells("001") if int(cell[0]) <= 18]
     book = {

@@ -61,7 +61,7 @@ def network(devices: Any, hybrid: bool = True, norm: Any = None) -> nn.HybridSeq
 
 
 def backward(net: Any, devices: list[Any], size: int = 12) -> None:
-    """A loss and its gradients, the batch split over the devices."""
+    """Compute a loss and its gradients, with the batch split over the devices."""
     rng = numpy.random.RandomState(size)
     x, y = rng.normal(size=(size, 5)).astype("float32"), rng.randint(0, 3, size=(size,))
     parts = zip(*(split_and_load(v, devices, even_split=False) for v in (x, y)), strict=True)
@@ -73,7 +73,7 @@ def backward(net: Any, devices: list[Any], size: int = 12) -> None:
 
 
 def values(net: Any) -> list[Any]:
-    """The parameters, which have to be the same bits on all devices."""
+    """The parameters; checks that they have the same bits on all devices."""
     for parameter in net.collect_params().values():
         first, *others = (a.asnumpy() for a in parameter.list_data())
         assert all((first == other).all() for other in others), parameter
@@ -96,7 +96,7 @@ def test_a_parameter_lives_on_several_devices():
     assert made.list_device() == TWO
     assert first.tolist() == second.tolist() != [[0.0] * 3] * 2
     assert made.data(cpu(1)) is second and made.data(ctx=cpu(0)) is first
-    assert made.data() is first  # on the current device
+    assert made.data() is first  # the current device's
     with cpu(1):
         assert made.data() is second
         assert made.grad() is second.grad
@@ -111,7 +111,7 @@ def test_a_parameter_lives_on_several_devices():
     made.reset_ctx([gpu(0), cpu(3)])
     assert made.list_ctx() == [gpu(0), cpu(3)] and made.data(gpu(0)).tolist() == first.tolist()
     made.reset_ctx(cpu(1))
-    assert made.data().device == cpu(1)  # the only one, wherever one is
+    assert made.data().device == cpu(1)  # the only device, so the current one does not matter
     with pytest.raises(GemelError, match="dense"):
         made.row_sparse_data(np.arange(2))
     assert made.var().shape == (2, 3)
@@ -169,7 +169,7 @@ def test_no_devices_are_the_current_one():
 
 def test_gradients_behind_a_link_are_all_written():
     x, y, w = (np.random.normal(size=(3, 3), ctx=gpu(0)) for _ in range(3))
-    norm = nn.BatchNorm()  # the gradient of its beta is read by that of its gamma
+    norm = nn.BatchNorm()  # its beta's gradient is an input of its gamma's
     norm.initialize(ctx=gpu(0))
     for p in (x, y, w):
         p.attach_grad()
@@ -179,7 +179,7 @@ def test_gradients_behind_a_link_are_all_written():
         with autograd.record():
             loss = (norm(np.dot(x + y, w)) ** 3).sum()
         loss.backward()
-        assert (x.grad == y.grad).all() and (x.grad != -7).all()  # one result, two variables
+        assert (x.grad == y.grad).all() and (x.grad != -7).all()  # two variables share one result
     here = [p.as_in_ctx(cpu()) for p in (x, y, w)]
     other = nn.BatchNorm()
     other.initialize()
@@ -219,7 +219,7 @@ def test_forward_uses_the_replica_where_the_input_is(text, hybrid):
         found = [net(np.array(x, device=place)) for place in devices]
     assert [y.device for y in found] == devices
     assert found[0].tolist() == found[1].tolist()
-    for number, place in enumerate(devices):  # each its own
+    for number, place in enumerate(devices):  # each replica gets its own value
         net[1].bias.data(place)[...] = number + 100
     found = [net(np.array(x, device=place)).mean().item() for place in devices]
     assert found[1] - found[0] == pytest.approx(1, abs=1e-3)
@@ -358,7 +358,7 @@ def test_replicas_stay_equal(optimizer):
 
 def test_a_store_of_somebody_else_s():
     class Store:
-        """The least a trainer needs."""
+        """The smallest interface that a trainer needs."""
 
         def pushpull(self, key: Any, value: Any, out: Any, priority: int) -> None:
             assert priority == -key
@@ -406,7 +406,7 @@ def test_stale_gradients():
         backward(one, places)
     trainer.step(12)
     other.step(12)
-    # One example: the second device has none, and what lies in its gradient is of the last batch.
+    # With one example the second device gets none, and its gradient is still the last batch's.
     backward(net, TWO, size=1)
     backward(alone, [cpu(0)], size=1)
     with pytest.raises(GradientError, match=r"dense\d+_weight on cpu\(1\).*ignore_stale_grad"):
@@ -416,7 +416,7 @@ def test_stale_gradients():
     close(values(net), values(alone))
     with pytest.raises(GradientError, match=r"on cpu\(0\)"):
         trainer.step(1)
-    trainer.step(1, ignore_stale_grad=True)  # nothing is fresh
+    trainer.step(1, ignore_stale_grad=True)  # no gradient is fresh
     close(values(net), values(alone))
 
 
@@ -439,7 +439,7 @@ def test_two_nets_that_share_parameters_live_where_the_parameters_do():
 
 
 def test_moving_in_the_middle(tmp_path):
-    """States and counts go with the parameters, through files too."""
+    """States and counts stay with the parameters, also through files."""
     alone = trained("c0", steps=6, optimizer="adam")
     net = network(TWO)
     trainer = gluon.Trainer(net.collect_params(), "adam", {"learning_rate": 0.05})
@@ -531,7 +531,7 @@ def test_a_second_thread_trains_another_net():
 
 
 def trained_here(text: str) -> None:
-    """Like `trained`, without asking the random numbers all threads share."""
+    """Like `trained`, but without the random numbers that all threads share."""
     net = nn.Dense(3, in_units=5)
     net.initialize(init=init.One(), ctx=devices_of(text))
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.05})
@@ -542,7 +542,7 @@ def trained_here(text: str) -> None:
 
 
 def test_each_gradient_travels_as_soon_as_it_is_there():
-    """Over links, a layer's sum waits for that layer's backward only, and first layers go first."""
+    """Over links a layer's sum waits only for that layer's backward, and first layers go first."""
     from gemel import profiler
 
     device.simulate(2)
@@ -578,7 +578,7 @@ def test_one_backward_from_the_losses_of_all_devices(text, hybrid):
         autograd.backward(losses)
     first, second = (g.asnumpy() for g in net[0].weight.list_grad())
     close([2 * first], [second])
-    # One device's array on both ways: what travels is a part of the same step.
+    # One device's array is used on both, and the copy's gradient travels in the same step.
     w = np.array([2.0], device=devices[0])
     w.attach_grad()
     with autograd.record():
@@ -616,7 +616,7 @@ def test_a_store_updates_by_an_optimizer(tmp_path):
         store.save_optimizer_states(tmp_path / "states")
     store.set_optimizer(gemel.optimizer.SGD(learning_rate=0.5, momentum=0.5))
     out = np.zeros((2,))
-    for expected in (0.0, -1.5):  # 1 - 0.5 * 2; then the momentum, too
+    for expected in (0.0, -1.5):  # 1 - 0.5 * 2, then with momentum
         store.pushpull(0, [np.ones((2,)), np.ones((2,), device=cpu(1))], out=out)
         assert out.tolist() == [expected] * 2
     store.save_optimizer_states(tmp_path / "states")
@@ -660,7 +660,7 @@ NARROWED = {
 
 @pytest.mark.parametrize("kind", NARROWED)
 def test_sixteen_bits(kind):
-    """What 16 bits lose is sent with the next gradient, by each device its own."""
+    """What 16 bits lose is added to the next gradient, by each device separately."""
     store = kvstore.create("device")
     store.set_gradient_compression({"type": kind})
     store.init("w", np.zeros((3, 4)))
@@ -683,7 +683,7 @@ def test_sixteen_bits(kind):
 
 
 def stored() -> Any:
-    """A store that has a value of two elements by the key 0."""
+    """A store with a value of two elements under the key 0."""
     store = kvstore.create("device")
     store.init(0, np.zeros((2,)))
     return store
@@ -776,7 +776,7 @@ def test_pushes_of_different_shapes():
 
 @pytest.mark.parametrize("places", ["c0 c1", "c0 g0"])
 def test_pushes_of_different_dtypes(places):
-    """They are refused, and leave no program behind that others are done by."""
+    """They are refused, and leave no program behind that later pushes would use."""
     first, second = devices_of(places)
     store = stored()
     for dtypes in (("float32", "float16"), ("float32", "complex64")):
@@ -792,7 +792,7 @@ def test_pushes_of_different_dtypes(places):
 @pytest.mark.parametrize("shape", [(), (0, 3), (2,)])
 @pytest.mark.parametrize("compressed", ["none", "2bit", "fp16"])
 def test_a_store_adds_up_every_dtype(dtype, shape, compressed):
-    """Whole and complex numbers are not compressed."""
+    """Integers and complex numbers are never compressed."""
     store = kvstore.create("device")
     store.set_gradient_compression({"type": compressed, "threshold": 1.0})
     ones = [np.ones(shape, dtype=dtype, device=place) for place in TWO]
@@ -823,13 +823,13 @@ def test_complex_parameters_on_several_devices(text):
 
 
 def test_one_thread_at_a_time_updates_a_value():
-    """So an optimizer's counts and states are those of one push after the other."""
+    """So an optimizer's counts and states see one push after the other."""
     store, inside, met = stored(), [], []
 
     def update(key: Any, pushed: Any, value: Any) -> None:
         met.extend(inside)
         inside.append(key)
-        time.sleep(0.001)  # others come meanwhile
+        time.sleep(0.001)  # other threads arrive meanwhile
         value += pushed
         inside.pop()
 
@@ -893,7 +893,7 @@ def test_clipping_a_norm():
 
 
 def normalised(text: str, layer: Any, hybrid: bool, dtype: str, steps: int = 3) -> list[Any]:
-    """Outputs, gradients of inputs and parameters after some steps."""
+    """Outputs, gradients of inputs, and parameters, after some steps."""
     devices = devices_of(text)
     np.random.seed(3)
     net = nn.HybridSequential()
@@ -938,8 +938,8 @@ def test_synchronized_batch_norm_predicts_alone():
 
 # engine.md 42
 def alone(test: Any) -> Any:
-    """The test in a process of its own: while other threads live, theirs could be who is to come,
-    and a minute is waited for them."""
+    """Run the test in its own process if there are other threads here: these could still join, so
+    the error would only come after a minute."""
 
     @functools.wraps(test)
     def wrapped() -> None:
@@ -955,7 +955,7 @@ def alone(test: Any) -> Any:
 
 @alone
 def test_a_device_that_does_not_come():
-    """Waiting for who cannot come any more is an error, and the next batch is fine."""
+    """Waiting for a device that can no longer come is an error; the next batch works."""
     net = nn.SyncBatchNorm(in_channels=2)
     net.initialize(ctx=TWO)
     x = numpy.arange(8.0).reshape(4, 2)
@@ -1025,7 +1025,7 @@ def test_a_thread_for_each_device():
         part = np.array(x[2 * rank : 2 * rank + 2], device=cpu(rank))
         for _ in range(20):
             with autograd.record():
-                found[rank] = net(part).asnumpy()  # waits, while the other thread comes
+                found[rank] = net(part).asnumpy()  # waits until the other thread arrives
 
     threads = [threading.Thread(target=work, args=(rank,)) for rank in (0, 1)]
     for thread in threads:
@@ -1051,7 +1051,7 @@ def test_the_end_of_a_program_with_an_open_meeting(ending):
 
 
 def test_backward_of_heads_on_several_devices():
-    for _ in range(4):  # what comes again is compiled
+    for _ in range(4):  # compiled from the second time on
         arrays = [np.ones(3, device=device) for device in TWO]
         for array in arrays:
             array.attach_grad()

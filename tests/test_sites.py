@@ -1,4 +1,4 @@
-"""A plan fails by site: what a failing step reaches fails, nothing else."""
+"""A plan fails by site: what depends on a failing step fails, nothing else."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WAYS = ("small", "large", "serial")
 
 @pytest.fixture(params=WAYS)
 def rows(request: Any) -> Iterator[int]:
-    """How large the arrays are: run inline, handed over, or in the caller."""
+    """The arrays' length, so that work runs inline, is queued, or runs in the caller."""
     npx.waitall()
     if request.param == "serial":
         _core.configure(serial=True)
@@ -25,7 +25,7 @@ def rows(request: Any) -> Iterator[int]:
 
 
 def line_of(function: Callable[..., Any], text: str) -> str:
-    """ "file:line" of the line of a function that holds a text."""
+    """ "file:line" of the function's line that contains a text."""
     import inspect
 
     lines, first = inspect.getsourcelines(function)
@@ -81,7 +81,7 @@ def test_two_sites_reach_their_own_results(rows: int) -> None:
 
 
 class Picks(nn.HybridBlock):
-    """A network whose loss may read outside its rows."""
+    """A network whose loss may read outside the rows of its input."""
 
     def __init__(self, units: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Sizes as numbers beside arrays, and functions of numbers alone: the same ones as imperatively."""
+"""Sizes as numbers beside arrays, and functions of numbers only: the same as imperatively."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Function = Callable[..., Any]
 
 
 def outcome(function: Function, *arguments: Any) -> Any:
-    """What a call gives, with its dtype; or that it gives nothing."""
+    """The dtype and value of a call's result, or that the call overflows."""
     try:
         found = function(*arguments)
     except OverflowError:
@@ -25,8 +25,8 @@ def outcome(function: Function, *arguments: Any) -> Any:
 
 
 def is_the_same(function: Function, x: Any, *sizes: int) -> None:
-    """A compiled function does what the function does for an array of each of these lengths,
-    whichever it meets first."""
+    """Check that a compiled function agrees with the plain one for arrays of each of these
+    lengths, whichever comes first."""
     for order in (sizes, sizes[::-1]):
         compiled = gemel.compile(function)
         for size in order:

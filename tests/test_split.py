@@ -64,7 +64,7 @@ def test_a_piece_per_layer():
         weights = [np.ones(shape, device=gpu(0)) * 0.1 for shape in SHAPES]
         for weight in weights:
             weight.attach_grad()
-        for _ in range(2):  # what comes again is compiled
+        for _ in range(2):  # compiled at the second time
             with autograd.record():
                 loss = mlp(x, weights)
             with profiler.graph() as g:

@@ -1,4 +1,4 @@
-"""A hybridized network always computes with the parameters as they are."""
+"""A hybridized network always computes with the current parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ X = numpy.random.default_rng(3).normal(size=(9, 20)).astype("float32")
 
 
 class Pair:
-    """The same network twice, one of them hybridized; every change is made to both."""
+    """Two equal networks, one of them hybridized; every change is made to both."""
 
     def __init__(self, units: int) -> None:
         self.nets = [self.net(units), self.net(units)]

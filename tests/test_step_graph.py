@@ -53,11 +53,11 @@ def test_the_operations_of_the_step(example):
     assert set(names) == {"cpu(0)", "gpu(0, simulated)", "gpu(1, simulated)"}
     for place in ("gpu(0, simulated)", "gpu(1, simulated)"):
         found = names[place]
-        # In: a part of the examples and of the labels; later the four new parameters.
+        # In: the GPU's share of the examples and of the labels; later the four new parameters.
         assert found.count("copy") == 2 + 4
         assert found.count("matmul") == 2, "a product forward for each layer"
         assert found.count("backward") == 2, "a piece of the backward for each layer"
-    # Home: the four gradients from each GPU; and a sum, a product and an update for each.
+    # Home: the four gradients from each GPU; each parameter has a sum, a product and an update.
     assert names["cpu(0)"].count("copy") == 8
     assert names["cpu(0)"].count("subtract") == 4
     assert len(graph.copies()) == 8 + 12
@@ -78,11 +78,11 @@ def test_each_reduction_depends_on_its_own_layer_s_backward_only(example):
         for copy in home
     ]
     first = {piece.number for piece in last_layer}
-    # The two parameters of the last layer, from two GPUs: one piece each, of the last layer.
+    # The last layer's two parameters, from two GPUs: each depends on the last layer's piece only.
     assert sum(len(pieces) == 1 and pieces <= first for pieces in depends) == 4
-    # Those of the first layer come from the piece behind it, on the same GPU.
+    # The first layer's depend on its own piece and the last layer's, on the same GPU.
     assert sum(len(pieces) == 2 and len(pieces & first) == 1 for pieces in depends) == 4
-    # The two GPUs meet in the sums only.
+    # Only the sums combine the two GPUs.
     for copy in home:
         devices = {n.device for n in graph.ancestors(copy) if n.device != 0}
         assert len(devices) == 1

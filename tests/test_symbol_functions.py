@@ -1,4 +1,4 @@
-"""`sym.np` and `sym.npx`: functions of symbols give what the functions give, from a file, too."""
+"""`sym.np` and `sym.npx`: functions of symbols compute what the functions do, from files, too."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Symbolic programming as the book opens with it: a graph, simplified before it runs."""
+"""Symbolic programming as the book introduces it: a graph, simplified before it runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Symbols put together by name, `F` of `hybrid_forward`, and MXNet 1's operations on arrays."""
+"""Symbols composed by name, `F` of `hybrid_forward`, and MXNet 1's operations on arrays."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def test_written_files_can_be_read(tmp_path: Any) -> None:
 
 
 def test_a_block_of_a_symbol() -> None:
-    """Shapes of parameters follow from the first input; it trains as any block."""
+    """The first input decides the parameters' shapes; the block trains like any other."""
     block = SymbolBlock(perceptron(), sym.var("data"))
     block.initialize()
     x = np.random.normal(size=(5, 4))
@@ -203,7 +203,7 @@ X = numpy.arange(24, dtype="float32").reshape(2, 3, 4) - 7
     ],
 )
 def test_legacy_operations(call: Any, want: Any) -> None:
-    """The same on arrays and, with the same names, in a trace."""
+    """The calls work on arrays and, under the same names, in a trace."""
     x = np.array(X)
     found = call(x)
     assert found.shape == want.shape
@@ -255,7 +255,7 @@ A, B = sym.var("a"), sym.var("b")
     ],
 )  # fmt: skip
 def test_operations_of_symbols(symbol: Any, operation: str, want: list[float]) -> None:
-    """Under names MXNet has, where two arrays are meant and where a number is one of them."""
+    """Symbols use MXNet's names, which differ for two arrays and for an array and a number."""
     assert f'"op": "{operation}"' in symbol.tojson()
     again = sym.load_json(symbol.tojson())
     values = {"a": nd.array([1, 5]), "b": nd.array([2, 3])}
@@ -283,7 +283,7 @@ def test_recorded_computations_become_symbols() -> None:
     assert found.list_arguments() == ["var0", "var1"]
     (again,) = found.eval(var0=x, var1=w)
     numpy.testing.assert_allclose(again.asnumpy(), y.asnumpy(), rtol=1e-6)
-    (other,) = found.eval(var0=x[:1], var1=w)  # the batch is free
+    (other,) = found.eval(var0=x[:1], var1=w)  # the batch size is free
     numpy.testing.assert_allclose(other.asnumpy(), y[:1].asnumpy(), rtol=1e-6)
     assert sym.load_json(found.tojson()).list_arguments() == ["var0", "var1"]
     y.backward()

@@ -39,7 +39,7 @@ def slopes(function: Function, values: list[Any]) -> list[Any]:
 
 
 def gradients(function: Function, values: list[Any], times: int = 3) -> list[list[Any]]:
-    """The gradients of a first backward, which is not compiled, and of others, which are."""
+    """The gradients of a first backward, which is not compiled, and of later ones, which are."""
     arrays = [array(value) for value in values]
     for x in arrays:
         x.attach_grad()
@@ -121,7 +121,7 @@ def a_mask_of_a_view(a: Any) -> Any:
 
 def positions_which_repeat(a: Any) -> Any:
     b = a * 1
-    b[np.array([0, 2, 0])] = a * a  # the last one stays
+    b[np.array([0, 2, 0])] = a * a  # at repeated positions the last value stays
     return (b * a).sum()
 
 
@@ -184,7 +184,7 @@ def a_variable_is_forgotten(a: Any) -> Any:
 def reshaped_and_turned(a: Any) -> Any:
     b = np.concatenate([a, a * a]).reshape(2, 3).T
     b[1:, ::-1] += a[:2].reshape(2, 1)
-    flat = b.reshape(-1)  # a copy: its elements lie elsewhere
+    flat = b.reshape(-1)  # a copy, because b is not dense
     flat *= 2
     return (flat * flat).sum() + (b * b * b).sum()
 
@@ -197,7 +197,7 @@ def split_parts(a: Any) -> Any:
 
 
 def more_than_one_key(a: Any) -> Any:
-    """Rows and columns in one axis of the view: no key of the base selects these."""
+    """Rows and columns within one axis of the view: no key of the base selects these."""
     b = np.concatenate([a, a * 2, a * 3, a * 4]).reshape(2, 6)
     v = b[:, 1:5].reshape(2, 2, 2)[:, :, 0]
     w = b.reshape(4, 3)[1:3].reshape(6)[1:5].reshape(2, 2).T[::-1]
@@ -295,7 +295,7 @@ def test_a_value_that_does_not_fit_changes_nothing() -> None:
 
 @pytest.mark.parametrize("when", ["before", "after", "again"])
 def test_the_gradient_of_what_was_computed(when: str) -> None:
-    """It is left there, and goes on to where it was computed from."""
+    """It is stored there, and also propagated to what the array was computed from."""
     x = array([1.0, 2.0])
     x.attach_grad()
     for _ in range(3):
@@ -432,11 +432,11 @@ def test_a_structure_is_compiled_when_it_comes_again(monkeypatch: Any) -> None:
     with autograd.record():
         y = function(x)
     y.backward()
-    assert len(compiled) == 2, "what has been compiled itself is compiled at once"
+    assert len(compiled) == 2, "the gradient of a compiled call is compiled at once"
 
 
 def test_dtypes_and_ranks_do_not_mix() -> None:
-    """What a rule reads is remembered for the specs it was found for."""
+    """What a rule reads is remembered separately for each combination of specs."""
     for dtype in ("float32", "float16", "float64", "float32"):
         for shape in ((3,), (3, 3), (2, 3, 3)):
             x, w = np.ones(shape, dtype=dtype), np.ones(shape[-1:] * 2)
@@ -525,7 +525,7 @@ def test_an_error_while_recording_leaves_the_tape_usable() -> None:
 
 
 def test_nothing_is_kept_alive() -> None:
-    """Arrays, calls and what they save refer to each other in circles; all of it goes."""
+    """Arrays, calls and what they save refer to each other in cycles; all of it is freed."""
     x = array([1.0, 2.0])
     x.attach_grad()
     gc.collect()
@@ -625,7 +625,7 @@ def test_a_freed_tape_is_constant_for_later_recordings() -> None:
 
 
 def test_kept_values_do_not_depend_on_freed_tapes() -> None:
-    """The core records calls like the first one of their kind, which read what was freed."""
+    """The core records calls like the first one of their kind, which read values now freed."""
     for _ in range(2):
         x, y = np.array([2.0, 3.0]), np.array([5.0, 7.0])
         x.attach_grad()
@@ -645,7 +645,7 @@ def test_kept_values_do_not_depend_on_freed_tapes() -> None:
 
 @pytest.mark.parametrize("way", [lambda f: f, gemel.compile])
 def test_a_state_that_is_written_in_every_step(way: Any) -> None:
-    """What the step before has left there is a constant, whichever part is written."""
+    """What the previous step left there is a constant, whichever part is written."""
     x, state = np.array([1.0, 2.0]), np.array([0.5, 0.5])
     x.attach_grad()
 

@@ -1,8 +1,8 @@
 """The operation table computed by other means than the core: by the kernels' meaning in NumPy, as
-C, by code for another processor, played by QEMU, and as WebAssembly, by Node.
+C, as code for another processor under QEMU, and as WebAssembly in Node.
 
-The latter need Debian's qemu-user and gcc-aarch64-linux-gnu, or nodejs. `make targets` runs all
-there is.
+The last two need Debian's qemu-user and gcc-aarch64-linux-gnu, or nodejs. `make targets` runs
+every way whose tools are installed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def as_c(program: Any, target: Target) -> bytes:
 
 
 ARM = "aarch64-linux-gnu-gcc", "qemu-aarch64 -L /usr/aarch64-linux-gnu", "aarch64"
-#: How other code is made and run.
+#: How code for other targets is made and run.
 TOOLS = {
     "aarch64": Tools(*ARM, native_code),
     "C": Tools("cc", "", MACHINE, as_c),
@@ -41,7 +41,7 @@ TOOLS = {
 
 
 class Way:
-    """How kernels are computed, for which target they are made, and the memory they work on."""
+    """How kernels are made, for which target, and the memory they work on."""
 
     def __init__(self, kernel: Callable[[Any], Kernel], target: Target, memory: Memory) -> None:
         self.kernel, self.target, self.memory = kernel, target, memory
@@ -55,7 +55,7 @@ class Way:
     ],
 )
 def way(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
-    """Each of the ways whose tools are installed."""
+    """Each way whose tools are installed."""
     folder = tmp_path_factory.mktemp("target")
     memory = Memory(folder / "memory")
     if request.param == "meaning":
@@ -95,7 +95,7 @@ def test_operations(way: Way, case: Case) -> None:
 @examples(40)
 @given(case=programs())
 def test_random_programs(way: Way, case: Kernels) -> None:
-    """The same bits as on this machine."""
+    """The bits are those that the kernels' meaning gives."""
     status, wanted = outcome(case, meant)
     way.memory.used = 0
     found, got = outcome(case, way.kernel, way.memory.copy)

@@ -1,6 +1,6 @@
-"""One call, several ways: imperative, hybridized, interpreted -- the same numbers.
+"""The same call imperative, hybridized, interpreted and saved gives the same numbers.
 
-The ways are listed in `WAYS`; a further one (an exported program) is one more entry there.
+The ways are listed in `WAYS`; another one is one more entry there.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def interpreted(case: Case, inputs: list[Any]) -> list[Any]:
 
 
 def saved(case: Case, inputs: list[Any]) -> list[Any]:
-    """The program written as text, read, and run call by call."""
+    """The program written as text, read again, and run call by call."""
     op, parameters = case.op, case.parameters
     arrays = on_gemel(inputs)
     given = Arguments.of(tuple(arrays))
@@ -69,7 +69,7 @@ _programs: dict[str, Any] = {}
 
 
 def compiled(case: Case) -> Any:
-    """The program of a case, traced once."""
+    """The program of a case, traced only once."""
     key = str(case)
     if key not in _programs:
         op, parameters = case.op, case.parameters
@@ -79,7 +79,7 @@ def compiled(case: Case) -> Any:
 
 Way = Callable[[Case, list[Any]], list[Any]]
 
-#: Every way a program runs. The exported library and the exported graph join here.
+#: Every way to run a program.
 WAYS: dict[str, Way] = {
     "imperative": imperatively,
     "hybridized": hybridized,
@@ -95,7 +95,7 @@ def dtype_of(case: Case) -> str:
 
 
 def check(case: Case, inputs: list[Any]) -> None:
-    """All ways give the same; what runs on kernels gives the same bits for random numbers."""
+    """Check that all ways agree; random numbers from kernels have the same bits."""
     found = {name: way(case, inputs) for name, way in WAYS.items()}
     for way in ("hybridized", "interpreted", "saved"):
         for a, b in zip(found["imperative"], found[way], strict=True):
@@ -111,7 +111,7 @@ def test_every_operation(case: Case) -> None:
 
 
 def rebatched(case: Case) -> Case:
-    """The case with two more rows in every input of the highest rank."""
+    """The case with two more rows in each input of the highest rank."""
     rank = max(len(d.shape) for d in case.draws)
     draws = tuple(
         d._replace(shape=(d.shape[0] + 2, *d.shape[1:]))
@@ -122,7 +122,7 @@ def rebatched(case: Case) -> Case:
     return case._replace(draws=draws)
 
 
-#: Their rounds are counted out for one number of images; their first axis is no batch of the mask.
+#: winograd's rounds fit one number of images; the first axis of attention's mask is no batch.
 HELD = ("winograd", "blocked_attention", "blocked_attention_backward")
 FREE = [
     case
@@ -138,7 +138,7 @@ FREE = [
 
 @pytest.mark.parametrize("case", FREE, ids=str)
 def test_another_batch_size_binds_the_same_program(case: Case) -> None:
-    """The first axis is free: no second trace, and the numbers are right."""
+    """The first axis is free: another size needs no second trace, and the numbers are right."""
     dtype = dtype_of(case)
     program = compiled(case)
     other = rebatched(case)
@@ -156,7 +156,7 @@ def test_another_batch_size_binds_the_same_program(case: Case) -> None:
 
 @pytest.mark.parametrize("name", ["uniform", "normal", "randint", "dropout"])
 def test_random_programs_of_several_calls(name: str) -> None:
-    """Calls take numbers in the order they are made, whoever runs them."""
+    """Calls draw their numbers in the order they are made, whatever runs them."""
 
     def several(x: Any) -> Any:
         low, high = (0, 7) if name == "randint" else (0.0, 1.0)
@@ -173,14 +173,14 @@ def test_random_programs_of_several_calls(name: str) -> None:
     after = np.random.uniform(size=3).tolist()
     op_table.seeded(SEED)
     second = results(gemel.compile(several)(x))
-    assert after == np.random.uniform(size=3).tolist(), "the stream went on elsewhere"
+    assert after == np.random.uniform(size=3).tolist(), "the stream continues at another place"
     for a, b in zip(first, second, strict=True):
         assert a.tobytes() == b.tobytes()
     assert not numpy.array_equal(first[0], first[1])
 
 
 def random_program(generator: random.Random) -> Any:
-    """A function of three arrays, made of whatever fits."""
+    """A function of three arrays, made of random steps that fit."""
     steps = [
         (generator.randrange(len(STEPS)), generator.random(), generator.random())
         for _ in range(generator.randint(3, 12))
@@ -207,7 +207,7 @@ def _along(a: Any, r: float) -> int:
     return int(r * a.ndim)
 
 
-#: What a random program may do with two arrays and a number in [0, 1); None where it cannot.
+#: Steps of random programs, from two arrays and a number in [0, 1); None if they do not fit.
 STEPS: tuple[Callable[[Any, Any, float], Any], ...] = (
     lambda a, b, r: (np.tanh, npx.relu, npx.sigmoid, np.abs)[int(r * 4)](a),
     lambda a, b, r: (a * 0.5 + 1, -a, np.clip(a, -1, 1), np.floor(a))[int(r * 4)],
@@ -229,7 +229,7 @@ STEPS: tuple[Callable[[Any, Any, float], Any], ...] = (
 
 
 def gradients_of(function: Any, values: list[Any]) -> list[Any]:
-    """The gradients of the sum of everything a function gives."""
+    """The gradients of the sum of all results of a function."""
     arrays = on_gemel(values)
     for array in arrays:
         array.attach_grad()
@@ -243,7 +243,7 @@ def gradients_of(function: Any, values: list[Any]) -> list[Any]:
 
 @pytest.mark.parametrize("seed", range(30))
 def test_random_programs(seed: int) -> None:
-    """Whatever is fused with whatever: the same results and gradients."""
+    """Whatever is fused, results and gradients stay the same."""
     generator = random.Random(seed)
     function = random_program(generator)
     shape = [generator.randint(1, 5) for _ in range(generator.randint(1, 3))]
@@ -308,7 +308,7 @@ def test_cond(sign: float) -> None:
 
 
 def test_batch_norm_updates_the_same_statistics() -> None:
-    """Hybridized, parameters are overwritten once the program has run."""
+    """A hybridized block overwrites its statistics after the program has run."""
     from gemel.gluon import nn
 
     x = np.random.normal(2.0, 3.0, size=(8, 3, 4, 4))

@@ -1,4 +1,4 @@
-"""The first few of each row: in one pass where they are few, against NumPy's stable sort."""
+"""The first few of each row, in one pass if they are few, against NumPy's stable sort."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ DTYPES = [
     "bool", "uint8", "int8", "int16", "uint16", "int32", "uint32", "int64", "uint64",
     "float16", "float32", "float64", "bfloat16",
 ]  # fmt: skip
-#: Shapes, axes, and how many are wanted: few, many, all, of rows that lie in steps.
+#: Shapes, axes, and how many are wanted: few, many, all, also along strided rows.
 CASES: list[tuple[tuple[int, ...], int, tuple[int, ...]]] = [
     ((1000,), 0, (1, 5, 32, 33, 400, 1000)),
     ((7, 130), -1, (1, 2, 31, 32, 33, 130)),
@@ -30,7 +30,7 @@ CASES: list[tuple[tuple[int, ...], int, tuple[int, ...]]] = [
 
 
 def rows(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
-    """Elements many of which are equal; floating ones with what is special among them."""
+    """Many equal elements; floating ones include NaN, infinities and both zeros."""
     random = numpy.random.default_rng(seed)
     if dtype == "bool":
         return random.random(shape) > 0.5
@@ -43,7 +43,7 @@ def rows(shape: tuple[int, ...], dtype: str, seed: int = 0) -> Any:
 
 
 def order(x: Any, axis: int, descending: bool, count: int) -> Any:
-    """The positions that come first, equal elements in order, NaN the largest."""
+    """The positions that come first; equal elements keep their order, and NaN is the largest."""
     if descending:
         last = x.shape[axis] - 1
         back = numpy.argsort(numpy.flip(x, axis), axis=axis, kind="stable")
@@ -69,7 +69,7 @@ def test_positions(dtype: str, ascending: bool) -> None:
 @pytest.mark.parametrize("way", ["rising", "falling", "equal"])
 @pytest.mark.parametrize("ascending", [False, True])
 def test_rows_in_order(way: str, ascending: bool) -> None:
-    """Every element is better than all before it, or none is."""
+    """Each element is better than all before it, or none is."""
     x = {"rising": numpy.arange(500), "falling": -numpy.arange(500), "equal": numpy.ones(500)}[way]
     for count in (1, 31, 32):
         found = npx.topk(np.array(x), count, is_ascend=ascending).asnumpy()

@@ -1,4 +1,4 @@
-"""Topologies: what they are made of, what is refused, where messages go, what they are called."""
+"""Topologies: what they consist of, what is refused, how messages are routed, their names."""
 
 from __future__ import annotations
 
@@ -149,11 +149,11 @@ def test_routes_add_latency_and_keep_the_narrowest_bandwidth() -> None:
 def test_routes_are_short_then_wide_and_avoid_gpus() -> None:
     routes = topology.Routes(topology.p3())
     assert routes.route("gpu0", "gpu3").nodes == ("gpu0", "gpu3")
-    # No NVLink joins them, and GPUs pass nothing on: through both sockets.
+    # No NVLink joins them, and GPUs forward nothing, so the route goes through both sockets.
     assert routes.route("gpu0", "gpu5").nodes == (
         "gpu0", "pcie0", "cpu0", "cpu1", "pcie2", "gpu5",
     )  # fmt: skip
-    # Two links either way: the NVSwitch is wider than the PCIe switch.
+    # Both routes have two links, but the NVSwitch is wider than the PCIe switch.
     assert topology.Routes(topology.dgx2()).route("gpu0", "gpu1").nodes[1] == "nvswitch"
 
 
@@ -190,7 +190,7 @@ def test_threads_may_ask_for_routes_of_one_topology_each() -> None:
 def test_the_rings_of_a_p3_share_no_link() -> None:
     p3 = topology.p3()
     found = topology.rings(p3, p3.gpus)
-    assert [ring.bandwidth for ring in found] == [36.0, 18.0]  # three links of 18 GB/s
+    assert [ring.bandwidth for ring in found] == [36.0, 18.0]  # together three links of 18 GB/s
     wires = [
         frozenset(pair)
         for ring in found
@@ -208,5 +208,5 @@ def test_rings_connect_near_neighbours() -> None:
     assert str(ring).endswith("-> m0.gpu0   (3.125 GB/s)")
     one = topology.named("pcie4")
     assert topology.rings(one, ["gpu2"]) == [topology.Ring(("gpu2",), 0.0)]
-    # Both neighbours' flows pass the link to the other switch, one each way.
+    # Both neighbours' flows cross the link to the other switch, one in each direction.
     assert topology.rings(one, one.gpus)[0].bandwidth == 16

@@ -1,4 +1,4 @@
-"""`python -m gemel topology`, and schedules on more and more machines."""
+"""`python -m gemel topology`, and how schedules grow with the number of machines."""
 
 from __future__ import annotations
 
@@ -132,7 +132,7 @@ def test_times_on_many_machines_are_those_of_arithmetic() -> None:
         assert found.seconds["ring"][place] == pytest.approx(ring)
         pieces = 2 * (20e-6 + (count - 1) * (1e8 / count / rate + 1e-6))
         assert found.seconds["pieces"][place] == pytest.approx(pieces)
-        assert math.isnan(found.seconds["hierarchical"][place])  # there is one rack
+        assert math.isnan(found.seconds["hierarchical"][place])  # there is only one rack
 
 
 def test_crossings_are_where_one_overtakes_another() -> None:
@@ -162,7 +162,7 @@ def test_counts() -> None:
 
 @pytest.mark.slow
 def test_a_thousand_machines_take_less_than_ten_seconds() -> None:
-    """Of the processor's time: other programs may run beside this one."""
+    """In the processor's time, because other programs may run at the same time."""
     begin = time.process_time()
     found = topology.growth(1e8, counts_up_to(1000))
     assert time.process_time() - begin < 10

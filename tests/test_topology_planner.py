@@ -1,4 +1,4 @@
-"""The planner: its choices beside the fastest ones, its predictions beside simulations."""
+"""The planner: its choices against the fastest ones, its predictions against simulations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemel.topology.units import read_bytes, show_bytes, show_seconds
 
 #: 1 KB to 256 MB, by factors of two.
 SIZES = [1e3 * 2**power for power in range(18)] + [256e6]
-#: One of each kind, for every day; `make slow` has all of them.
+#: One topology of each kind for quick runs; `make slow` tests all of them.
 SOME = ("pcie4", "pcie4-one-switch", "p3", "dgx2", "2xpcie4-25gbe", "2xp3-100gbe", "4xpcie4-10gbe")
 
 
@@ -47,7 +47,7 @@ def test_the_choice_is_near_the_fastest_everywhere(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["p3", "2xpcie4-one-switch-100gbe", "2xp3-10gbe"])
 def test_the_choice_is_near_the_fastest_where_it_changes(name: str) -> None:
-    """There two estimates are alike, and their errors matter most."""
+    """There two estimates are nearly equal, so their errors matter most."""
     changes = [size for size, _ in topology.Planner(topology.named(name)).ranges()[1:]]
     assert changes
     held_against_simulation(name, [size * near for size in changes for near in (0.99, 1.005)])
@@ -77,7 +77,7 @@ def test_small_and_large_tensors_use_different_schedules() -> None:
 
 
 def test_of_nearly_equal_schedules_the_simplest_is_chosen() -> None:
-    """On one switch pieces and rings carry the same: pieces have fewer messages or as many."""
+    """On one switch pieces and rings send the same bytes, but pieces need no more messages."""
     where = topology.named("pcie4-one-switch").without_latency()
     planner = topology.Planner(where)
     times = {e.schedule.name: e.seconds(1e8) for e in planner.estimates}
@@ -100,7 +100,7 @@ def test_what_cannot_be_planned() -> None:
 
 
 def last_end(planner: topology.Planner, sizes: list[float], ready: list[float]) -> float:
-    """The end of the best of all ways to cut a list, by trying all of them."""
+    """The end of the best way to cut a list into buckets, found by trying all of them."""
     best = math.inf
     for cuts in itertools.product((False, True), repeat=len(sizes) - 1):
         end, nbytes = 0.0, 0.0
@@ -134,7 +134,7 @@ def test_small_tensors_share_a_bucket_and_large_ones_do_not_wait() -> None:
     assert len(planner.buckets([2e3] * 300)) == 1
     slow = planner.buckets([1e8] * 4, [0.1, 0.2, 0.3, 0.4])
     assert [(bucket.first, bucket.last) for bucket in slow] == [(i, i) for i in range(4)]
-    # A layer's bias comes with its weights, not by itself.
+    # A layer's bias is sent with its weights, not by itself.
     layers = [4e3, 4e6] * 5
     ready = [0.01 * (1 + i // 2) for i in range(10)]
     assert [bucket.last for bucket in planner.buckets(layers, ready)] == [1, 3, 5, 7, 9]

@@ -1,4 +1,4 @@
-"""Schedules that run: real bytes over links that are paced, and what the clock says."""
+"""Schedules that run: real bytes over paced links, and what the clock says."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def arrays(ranks: int, size: int, dtype: str = "float32") -> list[Any]:
 
 @pytest.mark.parametrize("name", ["pcie4", "p3", "2xpcie4-25gbe"])
 def test_running_gives_the_bits_of_the_list_of_steps(name: str) -> None:
-    """Floats, so that another order of additions would show."""
+    """With floats, so that another order of additions would show."""
     where = topology.named(name)
     given = arrays(len(where.gpus), 1001)
     for schedule in topology.candidates(where):
@@ -36,9 +36,9 @@ def test_running_gives_the_bits_of_the_list_of_steps(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pcie4-one-switch", "p3", "2xpcie4-25gbe"])
 def test_bytes_move_at_the_links_rates(name: str) -> None:
-    """What the clock says is what the simulator says; threads that wake late make it more.
+    """The clock agrees with the simulator, except that threads that wake late add time.
 
-    A machine that does other things at the same time may be late now and then: the best of five.
+    Other load may delay a run on this machine, so the best of five counts.
     """
     where = topology.named(name)
     planner = topology.Planner(where)
@@ -57,7 +57,7 @@ def test_bytes_move_at_the_links_rates(name: str) -> None:
 
 
 def test_the_planners_arithmetic_holds_on_the_clock() -> None:
-    """60 ms, 80 ms and 15 ms, ten times slower, with a tenth of the bytes."""
+    """The simulator's 60 ms and 15 ms, a hundred times slower, with a tenth of the bytes."""
     where = topology.named("pcie4-one-switch")
     given = arrays(4, 4_000_000)
     for schedule, expected in ((topology.one_device, 6), (topology.pieces, 1.5)):
@@ -125,7 +125,7 @@ def test_ctrl_c_ends_a_run() -> None:
 @pytest.mark.parametrize("name", ["pcie4", "pcie4-one-switch", "p3", "2xpcie4-25gbe"])
 @pytest.mark.parametrize("size", [4_000, 4_000_000])
 def test_the_choice_is_near_the_fastest_by_the_clock(name: str, size: int) -> None:
-    """All that may be near run for a second; the best of five, as threads wake late at times."""
+    """Candidates run for about a second each; the best of five, as threads may wake late."""
     where = topology.named(name)
     planner = topology.Planner(where)
     given, choice = arrays(len(where.gpus), size // 4), planner.choose(size)

@@ -1,4 +1,4 @@
-"""Schedules: every one gives every rank the sum, in whatever order its steps may go."""
+"""Schedules: each gives every rank the sum, in whatever order its steps run."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from gemel.topology.schedule import Progress, Schedule, joined, rounds, steps
 from gemel.topology.schedules.tree import two_trees
 
 SIZES = (0, 1, 3, 7, 64, 1000)
-#: Topologies that no name has: odd numbers of devices, one, two.
+#: Topologies that have no name: odd numbers of devices, one, two.
 OTHERS = [topology.fleet(count, per_rack=3) for count in (1, 2, 3, 5, 6, 9, 11)]
 EVERY = [topology.named(name) for name in topology.NAMES] + OTHERS
 
@@ -32,12 +32,12 @@ def test_every_rank_gets_the_sum(where: topology.Topology) -> None:
             before = [array.copy() for array in arrays]
             for found in topology.all_reduce(schedule, arrays):
                 numpy.testing.assert_array_equal(found, sum(before), err_msg=schedule.name)
-            numpy.testing.assert_array_equal(arrays, before)  # what is given stays
+            numpy.testing.assert_array_equal(arrays, before)  # the inputs stay as they are
 
 
 @pytest.mark.parametrize("name", ["pcie4", "p3", "2xpcie4-25gbe"])
 def test_all_orders_of_the_steps_give_the_same(name: str) -> None:
-    """Steps that may go are done in a random order: nothing else than `Progress` holds them."""
+    """Ready steps run in a random order, so that only `Progress` holds steps back."""
     where, draw = topology.named(name), random.Random(3)
     for schedule in topology.candidates(where):
         if len(schedule) > 500:
@@ -57,7 +57,7 @@ def test_all_orders_of_the_steps_give_the_same(name: str) -> None:
 
 
 def waits(schedule: Schedule) -> list[set[int]]:
-    """By the rule, pair by pair: which earlier steps each step waits for."""
+    """Which earlier steps each step waits for: the rule, applied to every pair."""
     rows = [list(map(int, row)) for row in zip(*schedule.steps, strict=True)]
     found: list[set[int]] = []
     for later, (source, target, first, count, add, channel) in enumerate(rows):
@@ -74,7 +74,7 @@ def waits(schedule: Schedule) -> list[set[int]]:
 
 
 def drawn(seed: int) -> Schedule:
-    """Any steps at all, with ranges of pieces; they need not sum anything up."""
+    """Random steps with ranges of pieces; they need not compute a sum."""
     draw = random.Random(seed)
     rows = []
     for _ in range(draw.randrange(1, 40)):
@@ -90,7 +90,7 @@ def drawn(seed: int) -> Schedule:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_steps_wait_for_what_the_rule_says(seed: int) -> None:
-    """A step is ready when all that it waits for by the rule has ended, and not before."""
+    """A step is ready once all steps that it waits for by the rule have ended, not before."""
     schedule, draw = drawn(seed), random.Random(seed)
     expected, progress = waits(schedule), Progress(schedule)
     done: set[int] = set()
@@ -117,7 +117,7 @@ def test_rounds_of_the_schedules() -> None:
 
 
 def test_a_ring_sends_the_least_there_can_be() -> None:
-    """2 (n - 1)/n tensors over each link: Patarasu and Yuan, 2009."""
+    """Each rank sends 2 (n - 1)/n tensors: Patarasu and Yuan, 2009."""
     for count in (2, 3, 8):
         schedule = topology.ring(topology.fleet(count))
         sent = numpy.bincount(schedule.steps.source, schedule.sent(), count)
@@ -127,7 +127,7 @@ def test_a_ring_sends_the_least_there_can_be() -> None:
 
 @pytest.mark.parametrize("size", range(2, 40))
 def test_two_trees_share_the_work(size: int) -> None:
-    """Both are trees with at most two children; hardly anybody is inside of both."""
+    """Nodes have at most two children in each tree; hardly any is an inner node of both."""
     inside = []
     for parents in two_trees(size):
         assert parents.count(-1) == 1

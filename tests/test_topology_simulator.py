@@ -1,4 +1,4 @@
-"""The simulator: known arithmetic, and a slow one written otherwise."""
+"""The simulator, compared with known arithmetic and with a slow, independent simulator."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def milliseconds(schedule: Any, where: Topology, nbytes: float) -> float:
 
 
 def test_four_gpus_behind_one_pcie_switch() -> None:
-    """160 MB at 16 GB/s are 10 ms; links are full in each direction independently.
+    """160 MB at 16 GB/s take 10 ms; a link carries full bandwidth in both directions at once.
 
-    At one GPU: three tensors come in through its link, then three go out. At the CPU: four and
-    four. In four pieces: three quarters of a tensor come in everywhere at once, then go out.
+    One device: three tensors come in through its link, then three go out. The CPU: four and four.
+    Pieces: three quarters of a tensor come in everywhere at once, then go out.
     """
     where = topology.named("pcie4-one-switch")
     bare = where.without_latency()
@@ -39,9 +39,9 @@ def test_four_gpus_behind_one_pcie_switch() -> None:
 
 
 def test_the_rings_of_eight_v100() -> None:
-    """Rings over three links of 18 GB/s: 2 * 160 MB / 54 GB/s = 5.93 ms is what is usually said.
+    """Rings over three links of 18 GB/s: the usual figure is 2 * 160 MB / 54 GB/s = 5.93 ms.
 
-    That leaves out that each GPU has an eighth already: 7/8 of it is 5.19 ms.
+    It ignores that each GPU has an eighth already: 7/8 of it is 5.19 ms.
     """
     p3 = topology.p3()
     expected = 2 * 7 / 8 * 160e6 / 54e9 * 1e3
@@ -55,13 +55,13 @@ def test_the_rings_of_eight_v100() -> None:
 
 
 def test_machines_on_a_network() -> None:
-    """Two machines with four GPUs: a tensor goes once each way between them, in two halves."""
+    """Two machines with four GPUs each: a tensor crosses once each way, in two halves."""
     where = topology.named("2xpcie4-10gbe").without_latency()
     expected = 1e9 / 1.25e9 * 1e3
     inside = 2 * 3 / 4 * 1e9 / 16e9 * 1e3
     found = milliseconds(topology.hierarchical(where, "ring", "pieces"), where, 1e9)
     assert found == pytest.approx(expected + inside, rel=1e-9)
-    # At one GPU: its machine's link carries four tensors each way, one after the other.
+    # One device: its machine's link carries four tensors each way, one after the other.
     assert milliseconds(topology.one_device(where), where, 1e9) == pytest.approx(8 * expected)
 
 
@@ -80,7 +80,7 @@ def test_a_step_takes_latency_then_its_bytes() -> None:
     links = [Link("a", "hub", 1.0, 5.0, 2.0), Link("hub", "b", 4.0, 7.0)]
     where = Topology("line", nodes, links)
     found = topology.simulate(topology.one_device(where, "b"), where, 1000)
-    # 12 us, then 1000 bytes at 1 GB/s and 2 us for the message; the same way back.
+    # 12 us, then 1000 bytes at 1 GB/s, and 2 us for the message; the same on the way back.
     assert found.seconds == pytest.approx(2 * 15e-6)
     assert found.carried.tolist() == [3000] * 4
     assert found.busiest == pytest.approx(3 / 30)
@@ -96,7 +96,7 @@ def test_a_place_that_is_not_there() -> None:
 
 
 def slow_rates(routes: list[list[int]], capacity: list[float]) -> list[float]:
-    """Progressive filling: all rates grow until a link is full, whose flows then stay."""
+    """Progressive filling: all rates grow until a link is full, whose flows then stop growing."""
     rates, growing = [0.0] * len(routes), set(range(len(routes)))
     left = list(capacity)
     while growing:
@@ -121,7 +121,7 @@ def test_rates_are_max_min_fair(seed: int) -> None:
 
 
 def slow_simulation(schedule: Any, where: Topology, nbytes: float) -> list[float]:
-    """When each step ends, step by step and event by event."""
+    """When each step ends, computed one event at a time."""
     routes = topology.Routes(where)
     paths = paths_of(schedule, routes)
     beyond, capacity = len(routes.capacity) - 1, routes.capacity[:-1].tolist()

@@ -1,4 +1,4 @@
-"""gemel.torch: what PyTorch users type, over the same arrays."""
+"""gemel.torch: what users of PyTorch type, on gemel's arrays."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from gemel import torch
 from gemel.errors import DeviceError
 from gemel.torch import nn
 
-#: What PyTorch prints of what Python makes of the text.
+#: Expressions, and what PyTorch prints for them.
 PRINTED = {
     "torch.tensor([1, 2, 3])": "tensor([1, 2, 3])",
     "torch.tensor([True, False])": "tensor([ True, False])",
@@ -80,7 +80,7 @@ def test_calls_as_pytorch_has_them() -> None:
 
 
 class Branching(nn.Module):
-    """A module with control flow on values, inside of another one."""
+    """A module with control flow that depends on values, used inside another module."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Gradients of simulated GPUs over the links of a topology: sums, bytes, times, what can fail."""
+"""Gradients of simulated GPUs over a topology's links: sums, bytes, times, failures."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def trained(places: list[Any], **settings: Any) -> list[Any]:
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_training_over_a_topology_is_that_over_a_link_each(name: str) -> None:
-    """To 1e-5, as schedules add up in other orders; twice to the same bits."""
+    """To 1e-5, because schedules add in other orders; a second run has the same bits."""
     _, places = simulated(name)
     store = kvstore.create("device")
     over = trained(places, kvstore=store)
@@ -110,7 +110,7 @@ def test_sums_have_the_bits_of_the_planners_schedule(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["pcie4-one-switch", "p3"])
 def test_a_sum_takes_the_links_time(name: str) -> None:
-    """Never less; at best hardly more, where the links are slow beside this machine."""
+    """Never less; in the best run hardly more, if the links are slow beside this machine."""
     where, places = simulated(name, 2000)
     seconds = topology.Planner(where).choose(8e5).seconds
     assert seconds > 0.02
@@ -178,7 +178,7 @@ def test_some_of_the_gpus_in_any_order() -> None:
         assert [one.device for (one,) in found] == chosen
         assert all((one.asnumpy() == sum(10.0**n for n in range(len(some)))).all()
                    for (one,) in found)  # fmt: skip
-    # Where the gradient of one is stale, and on the CPU, it goes as it does without a topology.
+    # If one gradient is stale, or one is on the CPU, sums work as without a topology.
     values = [np.full((5,), 1.0, device=place) for place in places[:3]]
     assert [one.tolist() for (one,) in store.totals(["w"], [values], places[:4])] == [[3] * 5] * 4
     mixed = [np.ones((5,)), np.ones((5,), device=gpu(1))]
@@ -293,7 +293,7 @@ def test_the_way_to_the_host() -> None:
     links = [Link("a", "b", 100.0), Link("a", "c0", 5.0, 1.0), Link("a", "c1", 7.0, 2.0)]
     mine = Topology("mine", nodes, links)
     assert mine.to_host("a") == (7.0, 2.0) and mine.to_host("b") is None
-    device.simulate(mine)  # b's own link is the usual one
+    device.simulate(mine)  # b gets the default link
     assert np.ones((3,), device=gpu(1)).tolist() == [1, 1, 1]
 
 

@@ -1,4 +1,4 @@
-"""Transforms and functions of pictures: as MXNet 1.9.1 has them, alone and in batches."""
+"""Transforms and functions of pictures agree with MXNet 1.9.1, on pictures and on batches."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from gemel.errors import DataFileError, GemelError, MissingFileError, ShapeError
 from gemel.gluon import data as gdata
 from gemel.gluon.data.vision import transforms
 
-#: Made by mxnet_data/make.py.
+#: Written by mxnet_data/make.py.
 RESULTS: dict[str, Any] = dict(numpy.load(Path(__file__).parent / "mxnet_data" / "results.npz"))
 PHOTO = np.array(RESULTS["photo"], dtype="uint8")
 FLOATS, BATCH = np.array(RESULTS["floats"]), np.array(RESULTS["batch"])
@@ -26,7 +26,7 @@ SCOPE |= {"MEAN": (1.0, 2.0, 3.0), "STD": (2.0, 3.0, 4.0)}
 
 
 def found(name: str) -> Any:
-    """What gemel makes of the same."""
+    """gemel's result for the case of this name."""
     function, *numbers = name.split(" ")
     if function == "imresize":
         wide, high, interp = map(int, numbers)
@@ -45,7 +45,7 @@ def test_what_mxnet_gives(name: str) -> None:
     value, expected = found(name), RESULTS[name]
     assert value.shape == expected.shape and str(value.dtype) == expected.dtype
     if expected.dtype == "uint8":
-        # OpenCV interpolates with 11 bits.
+        # OpenCV interpolates with a precision of 11 bits.
         apart = abs(value.asnumpy().astype(int) - expected)
         assert apart.max() <= 1 and (apart > 0).mean() < 0.15
     else:
@@ -136,7 +136,7 @@ def test_sequences() -> None:
     parts = [transforms.Resize(8), transforms.RandomCrop(6), transforms.ToTensor()]
     composed = transforms.Compose([*parts, gluon.nn.Lambda(lambda x: x * 2), transforms.Cast()])
     assert composed(PICTURES[0]).shape == (3, 6, 6) and len(composed) == 3
-    assert not gdata.dataset.takes_batches(composed)  # nobody knows what a lambda makes of one
+    assert not gdata.dataset.takes_batches(composed)  # a lambda may not accept batches
     hybrid = transforms.HybridCompose([transforms.Resize(8), transforms.ToTensor()])
     assert gdata.dataset.takes_batches(hybrid)
     for picture in (PICTURES[0], PICTURES[0][:9, :7], PICTURES[:2, 1:]):
@@ -176,7 +176,7 @@ def test_a_loader_transforms_whole_batches() -> None:
         assert calls == [4], "traced once"
         for x, y in batches:
             assert x.tolist() == npx.image.to_tensor(PICTURES[y]).tolist()
-    # Composed with what chooses examples; in the order of a sampler.
+    # Combined with a filter, in the order of a sampler.
     chosen = dataset.filter(lambda pair: int(pair[1]) % 2).sample([2, 0, 1])
     loader = gdata.DataLoader(chosen.transform_first(transforms.Resize(5)), 2)
     assert [y.tolist() for _, y in loader] == [[5, 1], [3]]
@@ -184,7 +184,7 @@ def test_a_loader_transforms_whole_batches() -> None:
     assert next(iter(loader))[0].tolist() == expected.tolist()
     alone = gdata.ArrayDataset(PICTURES).transform(transforms.ToTensor())
     assert next(iter(gdata.DataLoader(alone, 3))).shape == (3, 3, 12, 10)
-    # Rows are no pictures: what is refused one by one is refused here, too.
+    # Rows are not pictures: what is an error for a single one is an error for batches, too.
     rows = gdata.ArrayDataset(np.zeros((5, 6, 3))).transform(transforms.ToTensor())
     for settings in ({}, {"num_workers": 1}):
         with pytest.raises(ShapeError, match="to_tensor"):
@@ -248,7 +248,7 @@ def test_exif_orientation(tmp_path: Path) -> None:
     pillow = pytest.importorskip("PIL.Image")
     path = tmp_path / "a.png"
     exif = pillow.Exif()
-    exif[0x0112] = 6  # turn it right
+    exif[0x0112] = 6  # to be rotated to the right
     pillow.fromarray(RESULTS["photo"]).save(path, exif=exif)
     assert image.imread(path).tolist() == numpy.rot90(RESULTS["photo"], -1).tolist()
 
@@ -300,7 +300,7 @@ def test_augmenters() -> None:
 
 
 def test_programs_of_transforms_draw_the_same_in_threads() -> None:
-    """One by one, since a lambda is in the way; whoever makes the batches."""
+    """A lambda is applied to one picture at a time, in worker processes or in threads."""
     flips = transforms.Compose([transforms.RandomFlipLeftRight(), transforms.RandomBrightness(0.5)])
     dataset = gdata.ArrayDataset(PICTURES).transform(lambda x: flips(x).astype("float32"))
     found = []

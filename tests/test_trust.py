@@ -1,4 +1,4 @@
-"""Whole trainings against plain NumPy in float64, with gradients worked out by hand: the losses of
+"""Whole trainings against plain NumPy in float64, with gradients derived by hand: the losses of
 each step, of a convolutional and of a recurrent network.
 """
 
@@ -82,7 +82,7 @@ def sigmoid(x: Array) -> Array:
 
 
 def lstm_reference(w: Weights, x: Array, labels: Array) -> tuple[float, Weights]:
-    """An embedding, an LSTM over (time, batch), a dense layer; backwards through time."""
+    """An embedding, an LSTM over (time, batch), a dense layer; the gradient through time."""
     table, inputs, states = w["0.weight"], w["1.l0_i2h_weight"], w["1.l0_h2h_weight"]
     bias = w["1.l0_i2h_bias"] + w["1.l0_h2h_bias"]
     size = states.shape[1]
@@ -185,13 +185,13 @@ def test_losses_of_a_training(kind: str, rule: str, hybrid: bool, dtype: str, ne
             update(weights[name], gradient, states[name], step)
     assert last < first
     for name, parameter in net.collect_params().items():
-        # Adam makes whole steps of gradients that are nothing but rounding: those few may differ.
+        # Adam takes full steps for gradients that are only rounding errors: those may differ.
         apart = numpy.abs(parameter.data().asnumpy() - weights[name])
         assert numpy.quantile(apart, 0.8) < 20 * near * numpy.abs(weights[name]).max(), name
 
 
 def test_the_transformer_of_the_examples() -> None:
-    """Its gradient in float64 by differences, imperative and compiled; no look ahead."""
+    """Its gradient against differences in float64, imperative and compiled; no look ahead."""
     sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
     try:
         from transformer_lm import Transformer

@@ -1,4 +1,4 @@
-"""Arrays that lie across the loops, results whose columns take turns in memory, reduced rows."""
+"""Transposed reads, results whose columns are interleaved in memory, reductions of rows."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import gemel
 from gemel import np
 
 DTYPES = ("float32", "float64", "int8", "bool", "float16", "complex64", "int64")
-#: Whole squares, parts of squares, several panels, and too few rows to be turned.
+#: Whole squares, parts of squares, several panels, and too few rows to be transposed.
 SHAPES = ((16, 16), (31, 31), (17, 65), (130, 9), (3, 200), (2, 40, 70), (2, 3, 24, 33))
 TURNED = {
     "copy": lambda x: x.swapaxes(-1, -2).copy(),
@@ -51,7 +51,7 @@ def test_columns_take_turns(dtype: str) -> None:
             )
 
 
-#: What walks along a row once, or several times, with what it knows of the row in between.
+#: Functions that go along each row once, or several times with results of earlier passes.
 ALONG = {
     "sum": lambda xp, x: x.sum(axis=-1),
     "max": lambda xp, x: x.max(axis=-1),
@@ -65,7 +65,7 @@ ALONG = {
     ),
     "steps": lambda xp, x: ((x - x.mean(-1, keepdims=True)) ** 2).max(-1) - x.min(-1),
 }
-#: Of two and three places, of squares and their ends, and longer than is turned.
+#: Row lengths: very short, whole squares and remainders, and too long to be transposed.
 PLACES = (1, 2, 3, 4, 5, 16, 39, 96, 97, 130, 600, 1100)
 
 

@@ -1,4 +1,4 @@
-"""`reduce`, `accumulate`, `reduceat`, `outer` and `at` of functions of two arrays, beside NumPy."""
+"""`reduce`, `accumulate`, `reduceat`, `outer` and `at` of binary functions, against NumPy."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""MXNet 1's steps of optimizers as operations, beside what MXNet 1.9.1 made of the same numbers."""
+"""MXNet 1's optimizer steps as operations, compared with what MXNet 1.9.1 computed."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from gemel import nd
 WEIGHT, GRADIENT = [0.5, -1.5, 2.0], [0.3, -4.0, 0.0]
 FIRST, SECOND = [0.1, 0.2, 0.3], [0.5, 0.1, 0.2]
 SETTINGS = {"lr": 0.1, "wd": 0.05, "rescale_grad": 0.5, "clip_gradient": 1.0}
-#: By name: states, settings, the weight and the states after.
+#: By name: states, settings, the expected weight and states.
 STEPS: dict[str, tuple[list[Any], dict[str, float], list[list[float]]]] = {
     "sgd_update": ([], {}, [[0.4825, -1.3925, 1.99]]),
     "sgd_mom_update": (
         [FIRST], {"momentum": 0.9}, [[0.5725, -1.2125, 2.26], [0.0725, 0.2875, 0.26]]
     ),
-    # MXNet reads the weight again for the state, when that has been overwritten.
+    # MXNet computes the state from a weight that is already overwritten, so it is not compared.
     "nag_mom_update": ([FIRST], {"momentum": 0.9}, [[0.54775, -1.13375, 2.224]]),
     "adam_update": (
         [FIRST, SECOND], {"beta1": 0.8, "beta2": 0.9, "epsilon": 1e-3},

@@ -1,4 +1,4 @@
-"""Data sets of pictures: what they read, what they say of damage, what they download."""
+"""Data sets of pictures: what they read, how they report damage, what they download."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ PIXELS = DRAW.randint(0, 256, (10, 3, 32, 32)).astype("uint8")
 
 
 def cifar(labels: int, count: int = 2) -> bytes:
-    """So many records, with labels 0, 1, ... (and, of CIFAR-100's, 50, 51, ...)."""
+    """A number of records with labels 0, 1, ... (and for CIFAR-100 also 50, 51, ...)."""
     rows = [bytes([n] if labels == 1 else [n, 50 + n]) + PIXELS[n].tobytes() for n in range(count)]
     return b"".join(rows)
 
@@ -165,7 +165,7 @@ def test_mnist5k() -> None:
 
 
 class Server(http.server.BaseHTTPRequestHandler):
-    """Serves files of a dictionary; breaks off, or gives other bytes, as often as told."""
+    """Serves files from a dictionary; breaks off, or sends wrong bytes, as often as told."""
 
     files: dict[str, bytes]
     breaks: int
@@ -225,7 +225,7 @@ def test_download(server: Any, tmp_path: Path) -> None:
     path = gluon.utils.download(url, tmp_path / "new" / "b.bin", sha1_hash=sha1(data))
     assert Path(path).read_bytes() == data and gluon.utils.check_sha1(path, sha1(data))
     assert gluon.utils.download(url, tmp_path / "new", sha1_hash=sha1(data)).endswith("/a.bin")
-    # What is there and right is not fetched again; what is not right, is.
+    # A correct file is not fetched again; a wrong one is.
     count = len(server.asked)
     gluon.utils.download(url, path, sha1_hash=sha1(data))
     assert len(server.asked) == count

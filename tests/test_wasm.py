@@ -52,7 +52,7 @@ def test_functions_from_elsewhere_are_refused() -> None:
     ("constants", "says"), [("constant [2 x i32] [i32 4, i32 5]", "data"), ("", "linker")]
 )
 def test_code_that_needs_a_linker_is_refused(constants: str, says: str) -> None:
-    """A table of numbers, and a variable of somebody else's: both were read from address 0."""
+    """A constant table and an external variable: without a linker both would be at address 0."""
     table = f"@table = internal {constants}" if constants else "@table = external global [2 x i32]"
     text = f"""
     {table}
@@ -70,7 +70,7 @@ def test_node_runs_it(tmp_path: Path) -> None:
     memory = Memory(tmp_path / "memory", 1 << 16)
     node = InNode(memory)
     x = numpy.linspace(-9, 9, 37, dtype="float32")
-    x[3::8] *= 1e20  # what a function of the module's own does
+    x[3::8] *= 1e20  # large arguments need one of the module's own functions
     given, found = memory.copy(x.view("uint8")), memory.take(x.nbytes)
     kernel = node.kernel(cosine())
     for begin, end in ((0, 5), (5, 37)):

@@ -1,4 +1,4 @@
-"""Ways to add up over several workers: which keep the order of ranks, which is taken, and why."""
+"""Ways to sum over several workers: which keep the order of ranks, which is chosen, and why."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from gemel.kvstore.world import World
 
 
 class Messages:
-    """Messages between threads of this process, in order between any two."""
+    """Messages between threads of this process, in order between any two of them."""
 
     def __init__(self, boxes: dict[tuple[int, int], queue.SimpleQueue[Any]], rank: int) -> None:
         self.boxes, self.rank = boxes, rank
@@ -49,7 +49,7 @@ def at_once(work: Callable[[int], Any], size: int) -> list[Any]:
         thread.start()
     for thread in threads:
         thread.join(30)
-    assert len(found) == size, "somebody did not end"
+    assert len(found) == size, "a worker did not end"
     return [found[rank] for rank in range(size)]
 
 
@@ -81,7 +81,7 @@ MACHINES = [(0,), (0, 0), (0, 0, 0), (0, 0, 2, 2), (0,) * 5, (0, 0, 0, 3, 3, 3),
 
 @pytest.mark.parametrize("machines", MACHINES)
 def test_a_rank_does_its_part_of_every_schedule(machines: tuple[int, ...]) -> None:
-    """All get the same bits; where the order is said to be kept, those of a loop over the ranks."""
+    """All ranks get the same bits; ways that keep the order get those of a loop over the ranks."""
     rows = drawn(len(machines), 1003)
     expected, exact = in_order(rows), 0
     for way in ways_of(machines).values():
@@ -134,7 +134,7 @@ def test_integers_and_nothing_at_all() -> None:
 
 
 class Clocked:
-    """A wire of one process on which ways take a time of a made-up clock."""
+    """A wire of one process, on which each way takes its time on a made-up clock."""
 
     rank = 0
 
@@ -191,24 +191,24 @@ def test_measuring_takes_no_longer_than_allowed() -> None:
     assert ways.choose("ranks", 4000) == "gather"
     row = next(line for line in ways.explain("ranks").splitlines() if line.startswith("gather"))
     assert row.split()[1:5] == ["kept", "1", "s", "-"]
-    assert ways.choose("ranks", 5000) == "pieces"  # nobody knows of gather
+    assert ways.choose("ranks", 5000) == "pieces"  # gather was not measured there
 
 
 def test_ways_that_do_not_keep_the_order_are_taken_only_if_allowed() -> None:
     ways = Ways((0,) * 4)
     names = [name for name, way in ways.known.items() if way.in_order]
     assert names == ["gather", "pieces", "chain", "direct"]
-    assert ways.choose("ranks", 1000) == "gather"  # nothing was measured
+    assert ways.choose("ranks", 1000) == "gather"  # nothing has been measured
     assert ways.choose("ranks", 100_000) == "pieces"
     times = {name: [(4096.0, 1e-3)] for name in ways.known} | {"ring": [(4096.0, 1e-4)]}
     ways.table = Table({**times, "mpi": [(4096.0, 0.97e-4)]})
     assert ways.choose("any", 4096) == "mpi"
     assert ways.choose("ranks", 4096) == "gather"
-    assert Ways((0, 0)).known["ring"].in_order  # of two there is one order
+    assert Ways((0, 0)).known["ring"].in_order  # two ranks have only one order
     nearly = {"gather": [(4096.0, 1.15e-4)], "chain": [(4096.0, 1e-4)]}
     slow = Ways((0,) * 4)
     slow.table = Table(nearly)
-    assert slow.choose("ranks", 4096) == "gather"  # it leaves the interpreter to the program
+    assert slow.choose("ranks", 4096) == "gather"  # gather keeps the interpreter free
     slow.table = Table({**nearly, "gather": [(4096.0, 1.4e-4)]})
     assert slow.choose("ranks", 4096) == "chain"
     said = ways.explain("any")
@@ -233,7 +233,7 @@ def test_rules() -> None:
         with pytest.raises(WorkersError, match="as in gather:65536,ring"):
             ways.check(wrong)
     with pytest.raises(UnknownNameError):
-        ways.check("hierarchical")  # all are on one machine
+        ways.check("hierarchical")  # all workers are on one machine
     assert Ways((0, 0, 2, 2)).check("hierarchical") == "hierarchical"
 
 
@@ -252,7 +252,7 @@ def test_requests_with_the_same_way_are_sent_together() -> None:
 
 
 class Slow(Wire):
-    """A wire by which worker 2 finds gathering slow, and all find a chain quick."""
+    """A wire on which gathering is slow for worker 2, and a chain is fast for all."""
 
     def summed(self, row: Any, way: str, lengths: Any) -> Any:
         if way not in ("chain", "gather") or (way == "gather" and self.rank == 2):
@@ -282,7 +282,7 @@ def test_all_workers_have_the_same_measurements_and_choices(monkeypatch: Any) ->
 
 
 class LateTo(Wire):
-    """A wire of 10 ms, on which a worker is late to some tries, and then finds all there."""
+    """A wire of 10 ms. A worker is late to some tries, and then everything is already there."""
 
     tries = 0
 
@@ -297,7 +297,7 @@ class LateTo(Wire):
 
 
 def test_late_workers_do_not_make_the_network_look_fast(monkeypatch: Any) -> None:
-    """Each worker has a try to which it is late; in all of them somebody sees the wire."""
+    """Each worker is late to one try, but in every try some worker sees the wire's time."""
     monkeypatch.setattr(measuring, "SIZES", (4096,))
     queues = Queues(2)
     wires = [LateTo(queues, rank) for rank in range(2)]
@@ -326,19 +326,19 @@ def test_sockets_are_first_where_there_are_some() -> None:
 
 
 def test_buckets_follow_from_what_carries_them() -> None:
-    """Sockets by this thread are for what is agreed on; what leaves by itself has a row apart."""
+    """This thread's sockets carry agreed sums; sums sent by themselves have their own row."""
     ways = Ways((0, 1), lines=True)
     quick, slow = ([(4096.0, each), (float(1 << 20), 250 * each)] for each in (1e-5, 3e-5))
     ways.table = Table({"lines": quick, "gather": slow, "courier": slow})
     assert ways.choose("ranks", 1 << 20) == "lines"
-    assert ways.bucket("ranks", 1 << 20) is None  # more than twice as slow
+    assert ways.bucket("ranks", 1 << 20) is None  # the courier is more than twice as slow
     assert ways.bucket("lines", 1 << 20) == (1 << 20) / 5
     waits = {"lines": quick, "gather": slow, "courier": [(4096.0, 0.0), (float(1 << 20), 2.7e-3)]}
     ways.table = Table({"lines": quick, "gather": slow, "courier": quick}, waits)
     assert ways.bucket("ranks", 1 << 20) == (1 << 20) / 3
     assert ways.blocks("ranks", 1 << 20) == 3
     waits["courier"] = [(4096.0, 0.0), (float(1 << 20), 1.9e-3)]
-    assert ways.bucket("ranks", 1 << 20) == math.inf  # a bucket more takes as much of the core
+    assert ways.bucket("ranks", 1 << 20) == math.inf  # another bucket takes as much of the core
 
 
 def test_a_worker_that_dies_while_all_measure() -> None:

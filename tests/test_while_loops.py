@@ -1,5 +1,5 @@
-"""while_loop as one step of a plan that ends where its condition does: imperative, compiled, by
-NumPy, with gradients; and what is written out instead."""
+"""while_loop as one step of a plan that ends where its condition does: imperative, compiled, in
+NumPy, with gradients; and loops that are written out instead."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST = 7
 
 
 def by_numpy(cond: Any, func: Any, variables: Any, most: int) -> Any:
-    """while_loop over lists of NumPy arrays."""
+    """while_loop for NumPy arrays."""
     outputs: list[Any] = []
     while len(outputs) < most and bool(cond(*variables)):
         output, variables = func(*variables)
@@ -45,7 +45,7 @@ def growing(xp: Any, s: Any, w: Any) -> Any:
 
 
 def counted(xp: Any, s: Any, w: Any) -> Any:
-    """A whole number says when it ends; one output is a bool."""
+    """An integer decides when the loop ends; one output is a bool."""
 
     def step(i: Any, v: Any) -> Any:
         return [v + i, v > w], [i + 1, xp.np.sin(v) * w + i]
@@ -61,7 +61,7 @@ def swapped(xp: Any, s: Any, w: Any) -> Any:
 
 
 def product(xp: Any, s: Any, w: Any) -> Any:
-    """Products with what all rounds are given, one of them transposed."""
+    """Products with arrays that are the same in all rounds, one of them transposed."""
     wide = xp.np.stack([w, w * 0.5, w - 0.1])
 
     def step(v: Any) -> Any:
@@ -84,7 +84,7 @@ def nested(xp: Any, s: Any, w: Any) -> Any:
 
 
 def still(xp: Any, s: Any, w: Any) -> Any:
-    """What is the same in all rounds, and a state that nobody changes or reads."""
+    """Values that are the same in all rounds, and a state that no round changes or reads."""
     before = xp.np.exp(w * 0.1)
 
     def step(v: Any, u: Any) -> Any:
@@ -104,7 +104,7 @@ def turned(xp: Any, s: Any, w: Any) -> Any:
 
 
 BODIES = [growing, counted, swapped, product, nested, still, turned]
-#: Sums of about 0, 1, ... 100: all rounds, some, none.
+#: Starts with sums of about 0, 1, ... 100, so that all, some or no rounds run.
 STARTS = [(0.01, 0.0, -0.02), (0.3, 0.5, 0.2), (1.0, 2.0, 0.5), (3.0, 2.0, 2.5), (50.0, 30.0, 20.0)]
 WEIGHTS = (0.6, 0.9, 0.4)
 
@@ -130,11 +130,11 @@ def test_all_ways_agree(body: Any) -> None:
         for found, right in zip(trained(program, values), expected, strict=True):
             numpy.testing.assert_allclose(found, right, rtol=1e-9, atol=1e-12)
     assert loops(program, *arrays) == 1 and program.traces <= 2
-    assert len(made) >= 3, made  # numbers of rounds
+    assert len(made) >= 3, made  # different numbers of rounds
 
 
 def test_it_ends_where_the_condition_does() -> None:
-    """Of a million rounds, three; the place of an output that none makes is 0."""
+    """Three of a million rounds run, and the outputs of the others are 0."""
     program = gemel.compile(
         lambda v: npx.while_loop(lambda v: v < 8, lambda v: (v + 0.5, v * 2), v, 10**6)
     )
@@ -145,7 +145,7 @@ def test_it_ends_where_the_condition_does() -> None:
 
 
 def test_steps_that_are_not_made_do_not_fail() -> None:
-    """Nor what they would do before the loop, since it is the same in all of them."""
+    """Nor does what is the same in all steps, and is computed before the loop."""
     table = np.array([1.0, 2.0, 3.0])
 
     def function(i: Any, j: Any) -> Any:
@@ -295,7 +295,7 @@ def left_by_a_variable() -> Callable[..., Any]:
         kept: list[Any] = [x]
 
         def step(v: Any) -> Any:
-            kept[0] = kept[0] * 2  # of what is outside of the loop
+            kept[0] = kept[0] * 2  # an array from outside the loop
             return v + kept[0], v + 1
 
         return npx.while_loop(lambda v: v.sum() < 4, step, x, 5)[0]
@@ -386,7 +386,7 @@ def test_saved_networks_write_it_out(tmp_path: Any) -> None:
 
 
 def looked_up(x: Any, first: Any, most: int) -> Any:
-    """As long as a table has something above 0 in the place asked for."""
+    """Loops as long as the table's element at the position is above 0."""
     table = np.array([1.0, -4.0, 2.0, 3.0, 5.0, 6.0])
     return npx.while_loop(
         lambda i, v: table.take(i, mode="raise") > 0,

@@ -19,7 +19,7 @@ Array = numpy.ndarray[Any, Any]
 
 # --- convolution ----------------------------------------------------------------------------
 
-#: Space, kernel, stride, dilate, pad, groups, bias.
+#: Spatial size, kernel, stride, dilate, pad, groups, bias.
 CONVOLUTIONS = [
     ((7,), (3,), (1,), (1,), (0,), 1, True),
     ((8,), (3,), (2,), (2,), (2,), 2, False),
@@ -54,8 +54,8 @@ def test_convolution(options: Any) -> None:
     check(call, slow, inputs, "float64" if len(space) == 2 else "float32")
 
 
-#: Images, channels, filters, space, kernel, stride, pad: of few channels, or by steps so long that
-#: gradients are put together of phases; sizes that are whole numbers of steps, and others.
+#: Images, channels, filters, spatial size, kernel, stride, pad: few channels, or strides so long
+#: that gradients are assembled from phases; sizes that are multiples of the stride, and others.
 GRADIENTS = [
     (2, 1, 12, (7, 9), (3, 3), (1, 1), (1, 1)),
     (1, 2, 30, (6, 20), (5, 3), (1, 1), (0, 0)),
@@ -88,7 +88,7 @@ def test_gradients_of_a_convolution(options: Any) -> None:
     check(call, slow, [x, weight], "float32")
 
 
-#: Places, kernel, stride, dilate, pad, adj, groups, bias.
+#: Spatial size, kernel, stride, dilate, pad, adj, groups, bias.
 DECONVOLUTIONS = [
     ((4,), (3,), (2,), (1,), (1,), (1,), 1, True),
     ((3,), (2,), (1,), (2,), (0,), (0,), 2, False),
@@ -124,7 +124,7 @@ def test_deconvolution_to_a_target_shape() -> None:
 
 # --- pooling --------------------------------------------------------------------------------
 
-#: Space, kernel, stride, pad.
+#: Spatial size, kernel, stride, pad.
 POOLINGS = [
     ((7,), (2,), (2,), (0,)),
     ((7,), (3,), (1,), (1,)),
@@ -197,7 +197,7 @@ def test_halves_are_added_in_float32(dtype: str) -> None:
 @pytest.mark.parametrize(
     ("channels", "space", "stride", "dilate"),
     [
-        (40, (7, 9), (1, 1), (1, 1)),  # short rows: vectors run along channels
+        (40, (7, 9), (1, 1), (1, 1)),  # rows are short, so vectors run along channels
         (40, (9, 8), (2, 1), (1, 2)),
         (3, (8, 20), (1, 1), (1, 1)),
         (40, (30,), (1,), (1,)),
@@ -230,7 +230,7 @@ def test_planes_of_halves_are_added_in_float32() -> None:
 
 @pytest.mark.parametrize(("stride", "dilate"), [(1, 1), (2, 2), (2, 1)])
 def test_folds_cut_over_several_threads(stride: int, dilate: int) -> None:
-    """Sizes that are cut into tiles: no addition is lost where windows overlap."""
+    """At sizes that are cut into tiles, no addition is lost where windows overlap."""
     how = {"kernel": (3, 3), "stride": (stride, stride), "dilate": (dilate, dilate)}
     size = 2 * dilate + 39 * stride + 1
     x = numpy.random.default_rng(0).standard_normal((60, 3, 3, 40, 40))
@@ -251,7 +251,7 @@ def test_of_views() -> None:
 
 
 def test_other_sizes_through_one_program() -> None:
-    """Batch and image sizes are free."""
+    """The sizes of batch and image are free."""
     weight = np.array(drawn(3, 2, 3, 3))
 
     def both(x: Any) -> Any:
@@ -275,11 +275,11 @@ def test_other_sizes_of_volumes_through_one_program() -> None:
             x.asnumpy().astype("float64"), weight.asnumpy(), None, *[(1, 1, 1)] * 3, 1
         )
         numpy.testing.assert_allclose(found, whole, rtol=1e-5, atol=1e-5)
-    assert program.traces == 2  # one image is a program of its own
+    assert program.traces == 2  # a single image has a program of its own
 
 
 def test_second_gradients() -> None:
-    """The gradient of a sum of squares of a gradient, by differences of first gradients."""
+    """The gradient of a sum of squares of a gradient, against differences of first gradients."""
     x, weight = drawn(1, 2, 4, 5), drawn(2, 2, 2, 2, seed=1)
 
     def slopes(weights: Array) -> Any:

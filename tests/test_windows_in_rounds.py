@@ -1,4 +1,4 @@
-"""Convolutions by longer steps: windows written out or added up, all at once or in rounds."""
+"""Convolutions with longer strides: windows written out or added up, at once or in rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ STEPS = {"stride": (2, 2), "dilate": (1, 1), "pad": (1, 1)}
 
 
 def how(kernel: int = 3, pad: int = 1, groups: int = 1) -> Movement:
-    """A square kernel that moves by steps of two."""
+    """A square kernel with stride 2."""
     return Movement(Moves((kernel, kernel), (2, 2), (1, 1)), (pad, pad), groups)
 
 
@@ -28,7 +28,7 @@ def close(found: Any, wanted: Any, tolerance: float = 1e-4) -> None:
 
 
 def gradients(x: Any, weight: Any, g: Any) -> tuple[Any, Any, Any]:
-    """The result of a convolution by steps of two, and its gradients."""
+    """The result of a convolution with stride 2, and its gradients."""
     x.attach_grad()
     weight.attach_grad()
     with autograd.record():
@@ -37,7 +37,7 @@ def gradients(x: Any, weight: Any, g: Any) -> tuple[Any, Any, Any]:
     return y, x.grad, weight.grad
 
 
-#: So few bytes are held that each image is a round of its own, that two are one, and that all are.
+#: Limits in bytes: each image is a round of its own, two images are one round, or all are one.
 @pytest.mark.parametrize("held", [1, 40_000, 1 << 30])
 @pytest.mark.parametrize("size", [7, 8])
 def test_rounds_change_nothing_else(held: int, size: int, monkeypatch: Any) -> None:
@@ -51,7 +51,7 @@ def test_rounds_change_nothing_else(held: int, size: int, monkeypatch: Any) -> N
     slow = gradients(*plain)
     for name in ("PLANES", "WRITTEN", "ROUND"):
         monkeypatch.setattr(movement, name, held)
-    monkeypatch.setattr(movement, "MOVED", -1000)  # never by phases
+    monkeypatch.setattr(movement, "MOVED", -1000)  # never use phases
 
     def both(x: Any, weight: Any, g: Any) -> Any:
         steps = how()
@@ -67,7 +67,7 @@ def test_rounds_change_nothing_else(held: int, size: int, monkeypatch: Any) -> N
 @pytest.mark.parametrize("dtype", ["float16", "float64"])
 @pytest.mark.parametrize("groups", [1, 2])
 def test_pieces_of_rounds_have_gradients(dtype: str, groups: int, monkeypatch: Any) -> None:
-    """What is computed in rounds is an operation, whose gradients are convolutions."""
+    """What is computed in rounds is an operation whose gradients are convolutions."""
     for name in ("PLANES", "ROUND"):
         monkeypatch.setattr(movement, name, 1)
     y, weight = drawn(4, 4, 3, 3), drawn(4, 2, 3, 3, seed=1)
@@ -79,7 +79,7 @@ def test_pieces_of_rounds_have_gradients(dtype: str, groups: int, monkeypatch: A
     with autograd.record():
         image = movement.summed_windows(y, weight, space=(5, 5), **settings)
         own = movement.weights_in_rounds(x, y, **settings)
-        # <x, grown(y, w)> = <weights(x, y), w>: so are their gradients.
+        # <x, grown(y, w)> = <weights(x, y), w>, so their gradients are equal, too.
         first, second = (x * image).sum(), (own * weight).sum()
     tolerance = 0.05 if dtype == "float16" else 1e-9
     close(first, second.asnumpy(), tolerance)

@@ -16,13 +16,13 @@ from gemel.ops.movement import Movement
 from gemel.ops.windows import Moves
 from gemel.ops.winograd import PLANES, Sizes
 
-#: Units in the last place of what is added up that float32 may be off, for so many channels.
+#: The error allowed in float32, as a share of what is added up: this, times (channels + 10).
 UNITS = 8 * 2.0**-23
 
 
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever it is possible, however small."""
+    """Choose the scheme wherever it is possible, even for small sizes."""
     monkeypatch.setenv("GEMEL_WINOGRAD", "always")
 
 
@@ -43,7 +43,7 @@ def arrays(*values: Any, dtype: str = "float32") -> list[Any]:
 
 
 def room(x: Any, w: Any, pad: int) -> Any:
-    """The bound of docs/internals/numbers.md, for each element of the result."""
+    """The bound of docs/internals/numbers.md for each element of the result."""
     wide = numpy.pad(abs(x), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     seen = numpy.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))
     most = seen.max((-1, -2)).astype("float64")
@@ -60,7 +60,7 @@ CASES = [
     (2, 17, 33, 5, 8, 0),
     (3, 1, 2, 1, 9, 1),
     (1, 31, 32, 2, 3, 2),
-    (2, 4, 4, 3, 3, 4),  # more border than the kernel reaches over
+    (2, 4, 4, 3, 3, 4),  # more padding than the kernel reaches over
 ]
 
 
@@ -93,7 +93,7 @@ def test_values_and_gradients(case: Any, always: None) -> None:
 
 
 def by_numpy(x: Any, w: Any, pad: int) -> tuple[Any, Any, Any]:
-    """The result in float64, and its gradients where each element counts once."""
+    """The result in float64, and its gradients for a head of ones."""
     wide = numpy.pad(x.astype("float64"), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
     seen = numpy.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))
     y = numpy.einsum("nchwij,kcij->nkhw", seen, w.astype("float64"))
@@ -107,7 +107,7 @@ def by_numpy(x: Any, w: Any, pad: int) -> tuple[Any, Any, Any]:
 
 @pytest.mark.parametrize(("images", "together"), [(6, 2), (3, 1), (2, 2)])
 def test_rounds_of_some_images(images: int, together: int, always: None) -> None:
-    """Planes that the caches do not hold: a loop, with something behind it."""
+    """Planes too large for the caches: the rounds are a loop, with operations after it."""
     assert Sizes(images, 32, 32, 40, 40).together == together
     x, w = drawn((images, 32, 40, 40), (32, 32, 3, 3))
     whole = gemel.compile(lambda x, w: npx.relu(convolution(x, w) + 1))
@@ -127,7 +127,7 @@ def test_nothing(images: int, filters: int, always: None) -> None:
         assert not any(each.grad.asnumpy().any() for each in given)
 
 
-#: In rounds of two images, in strips of one, and all at once; forward and backward.
+#: In rounds of two images, in strips of one image, and all at once; forward and backward.
 NETWORK = """
 from hashlib import sha256
 import gemel
@@ -182,7 +182,7 @@ def test_gradients_of_gradients(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_other_sizes_of_one_program(always: None) -> None:
-    """Sizes that were free are held where the scheme is chosen: each has a plan of its own."""
+    """Where the scheme is chosen, free sizes become fixed: each has a plan of its own."""
     compiled = gemel.compile(convolution)
     (w,) = drawn((5, 3, 3, 3))
     for images, size in ((2, 7), (3, 7), (3, 8), (2, 7), (1, 4)):
@@ -204,7 +204,7 @@ def test_the_error_s_bound(channels: int, kind: str, always: None) -> None:
 
 
 def test_closer_than_windows_of_many_channels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What docs/internals/numbers.md says of usual data."""
+    """As docs/internals/numbers.md says of usual data."""
     x, w = drawn((2, 128, 14, 14), (32, 128, 3, 3))
     wanted, size = by_numpy(x, w, 1)[0], by_numpy(abs(x), abs(w), 1)[0]
     off = {}
@@ -271,10 +271,10 @@ def test_what_it_is_not_for(other: dict[str, Any]) -> None:
         ((16, 256, 256, 14, 14), True),
         ((16, 512, 512, 7, 7), True),
         ((1, 64, 64, 56, 56), True),
-        ((1, 512, 512, 7, 7), False),  # the weights' planes cost more than is saved
-        ((16, 3, 64, 224, 224), False),  # few channels: planes for little
+        ((1, 512, 512, 7, 7), False),  # the weights' planes cost more than they save
+        ((16, 3, 64, 224, 224), False),  # few channels do not repay the planes
         ((16, 16, 16, 32, 32), False),
-        ((64, 64, 64, 1, 1), False),  # a tile for one place
+        ((64, 64, 64, 1, 1), False),  # a whole tile for one element
     ],
 )
 def test_where_it_pays(sizes: tuple[int, ...], pays: bool) -> None:
@@ -283,7 +283,7 @@ def test_where_it_pays(sizes: tuple[int, ...], pays: bool) -> None:
 
 @pytest.mark.parametrize(("rows", "strips"), [(40, 2), (41, 3), (58, 29), (3, 1)])
 def test_strips_of_an_image(rows: int, strips: int, always: None) -> None:
-    """Planes of one image that the caches do not hold: a loop, in one over the images."""
+    """Planes of one image too large for the caches: a loop over strips, inside one over images."""
     columns = 65 if rows > 3 else 3
     assert Sizes(1, 64, 64, rows, columns).strips == strips
     x, w = drawn((2, 64, rows, columns), (64, 64, 3, 3))
@@ -301,7 +301,7 @@ def test_rounds_divide_the_images() -> None:
 
 
 def test_the_choice_is_part_of_the_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No plan of one choice serves calls of another."""
+    """A plan made for one choice never serves calls with another."""
     x, w = drawn((2, 40, 6, 6), (8, 40, 3, 3))
     found = {}
     for scheme in ("always", "never", "always", "auto"):

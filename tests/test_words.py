@@ -17,17 +17,17 @@ from gemel.codegen.values import Recorder
 from gemel.dtype import DTYPES, DType, bfloat16, bool_, float32
 
 __all__ = ["built"]
-#: More than whole vectors.
+#: Several whole vectors and a remainder.
 COUNT = 131
 COMPUTED = [d for d in DTYPES if d.compute is d and d.kind != "c"]
 REAL = [d for d in DTYPES if d.kind != "c"]
 ONE = ("negative", "absolute", "sqrt", "floor", "ceil", "rint", "trunc", "isnan", "bit_not")
-#: What other instructions are made of.
+#: Parts of other instructions.
 PARTS = ("shift_left_within", "shift_right_within", "quotient")
 
 
 def drawn(dtype: DType, seed: int) -> Any:
-    """Small values, and those at the ends of the dtype."""
+    """Small values, and the extremes of the dtype."""
     generator = numpy.random.default_rng(seed)
     if dtype.kind == "b":
         return generator.integers(0, 2, COUNT).astype(bool)
@@ -76,7 +76,7 @@ def instructions() -> Iterator[Case]:
 
 
 def casts() -> Iterator[Case]:
-    """One case of each pair of dtypes, of values that both hold."""
+    """One case for each pair of dtypes, with values that both can hold."""
     for source in REAL:
         for target in REAL:
             values = numpy.arange(COUNT) % 100

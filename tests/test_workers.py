@@ -1,4 +1,4 @@
-"""Workers that train together, without MPI: what they agree about, and how requests end."""
+"""Workers that train together without MPI: what they agree on, and how requests end."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from gemel.tape import step_plans
 
 
 def issued(desk: Any, *arrays: Any, number: int = 1) -> Any:
-    """An errand over arrays; its result is like the first."""
+    """An errand over arrays; its result has the shape and dtype of the first."""
     (made,) = desk.issue(number, "errand", arrays, [(arrays[0]._code, arrays[0].shape)])
     return made
 
@@ -38,7 +38,7 @@ def test_an_errand_ends_when_its_end_is_reported():
     # engine.md 43
     desk = _core.Desk()
     first = np.arange(6).reshape(2, 3) + 0.0
-    result = issued(desk, first[:, 1], number=7)  # not dense: what is seen is a copy
+    result = issued(desk, first[:, 1], number=7)  # not dense, so the errand sees a copy
     later = result * 2
     errand = desk.take(10.0)
     assert errand.number == 7 and errand.failure is None
@@ -125,7 +125,7 @@ def test_requests_start_when_all_workers_have_arrived():
         assert agreed.next() == []
     for name, changes in [("e", {}), ("d", large), ("c", {"dtype": "int32"}), ("a", {})]:
         assert agreed.announce(1, request(name, **changes), 1.0) is None
-    assert names(agreed.next()) == "a d"  # e does not fit into the bucket, c is another dtype
+    assert names(agreed.next()) == "a d"  # e does not fit into the bucket, c has another dtype
     assert agreed.announce(1, request("b", priority=2), 1.0) is None
     assert names(agreed.next()) == "b e"
     assert names(agreed.next()) == "c"
@@ -171,7 +171,7 @@ def test_a_late_worker_is_named_after_the_limit():
     )
     alone = Agreement(2, 10.0)
     alone.announce(1, END, 0.0)
-    assert alone.overdue(1e9) is None  # whoever has ended may wait
+    assert alone.overdue(1e9) is None  # a worker that has ended may wait forever
 
 
 def test_a_worker_that_has_ended_is_named_at_once():
@@ -201,7 +201,7 @@ class Queues:
         self.boxes: list[queue.SimpleQueue[Any]] = [queue.SimpleQueue() for _ in range(size)]
         self.meeting = threading.Barrier(size)
         self.rows: list[Any] = [None] * size
-        #: Ranks that come to no exchange.
+        #: Ranks that never come to an exchange.
         self.dead: set[int] = set()
 
 
@@ -284,7 +284,7 @@ def test_a_request_that_fails_here_fails_everywhere(worlds):
     for array in good:
         with pytest.raises(WorkersError, match=r"kvstore: worker 1: key 'w': .*out of bounds"):
             array.wait_to_read()
-    for world in worlds:  # and nothing succeeds any more
+    for world in worlds:  # from then on every request fails
         with pytest.raises(WorkersError, match="worker 1: key 'w'"):
             world.issue(1, "key 'v'", "sum", [np.ones(2)]).wait_to_read()
 
@@ -310,7 +310,7 @@ def test_a_worker_that_dies_during_an_exchange(worlds):
 
 
 class Two(LocalStore):
-    """A store that believes in another worker, who never has anything to say."""
+    """A store that believes in another worker, which never sends anything."""
 
     num_workers = 2
 
@@ -328,11 +328,11 @@ def test_parameters_begin_alike_when_they_are_made():
     net.add(nn.Dense(3, in_units=2), nn.Dense(2), nn.BatchNorm())
     net.initialize()
     net.hybridize()
-    gluon.Trainer(net.collect_params(), "sgd", kvstore=store)  # which nobody keeps
+    gluon.Trainer(net.collect_params(), "sgd", kvstore=store)  # nobody keeps this trainer
     trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore=store)
     assert sorted(store.begun) == [0, 0, 1, 1, 3, 3]
     assert (net[0].weight.data() == 0.5).all()
-    out = net(np.ones((4, 2)))  # the others are made here, and filled before they are read
+    out = net(np.ones((4, 2)))  # creates the others, and fills them before they are read
     assert sorted(store.begun[6:]) == [2, 4, 5, 6, 7]
     expected = (0.5 * 2 + 0.5) * 3 * 0.5 + 0.5
     assert numpy.allclose(out.asnumpy(), (expected - 0.5) / (0.5 + 1e-5) ** 0.5 * 0.5 + 0.5)
@@ -382,7 +382,7 @@ def test_no_mpi_is_an_error_that_says_what_to_install(monkeypatch):
 
 @pytest.fixture
 def starter(tmp_path, monkeypatch):
-    """A starter of processes that only says how it was called; what it says of its version."""
+    """A process starter that only records how it was called; it prints the version it is given."""
     monkeypatch.setattr(launching, "find_spec", lambda name: name)
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
 
@@ -401,7 +401,7 @@ exit {status}
 
 
 def started(folder: Any, *arguments: str) -> str:
-    """What the starter was told by `python -m gemel launch`."""
+    """The arguments that `python -m gemel launch` gave the starter."""
     main(["launch", *arguments])
     return str((folder / "said").read_text().strip())
 

@@ -72,7 +72,7 @@ def numbers_are_cut_to_the_dtype(x: Any) -> Any:
 def positions(x: Any) -> Any:
     y = np.stack([x, x * 2, x + 1])
     rows = np.array([2, 0, 2])
-    y[rows] = np.stack([x, -x, x * x])  # the last of two that meet stays
+    y[rows] = np.stack([x, -x, x * x])  # at repeated positions the last value stays
     y[rows[:2], 1:] = x[0]
     y[..., np.array([1])] += 7
     v = y[:, 0]
@@ -242,7 +242,7 @@ def test_a_position_out_of_range_fails_what_is_written() -> None:
 
 
 def test_a_branch_that_sees_what_was_computed_before_a_write() -> None:
-    """It is computed again in the branch, from what was there before."""
+    """The branch computes it again, from the values before the write."""
 
     def forward(x: Any, state: Any) -> Any:
         before = x + state
@@ -298,7 +298,7 @@ def read_again(a: Any, b: Any, x: Any) -> Any:
 
 
 def turned_and_straight(a: Any, b: Any, x: Any) -> Any:
-    square = a[:1] * x[:, None] + x  # of all sizes
+    square = a[:1] * x[:, None] + x  # a square of any size
     a += (square.T + square).sum(axis=0)
     b[:] = b - (a * 0.5)[::-1]
 
@@ -320,7 +320,7 @@ def test_arguments_are_overwritten_in_every_call(function: Function, size: int) 
         a.attach_grad()
         b.attach_grad()
         seen = a[:]
-        for step in range(5):  # traced, remembered, straight to the plan
+        for step in range(5):  # traced, then remembered, then straight to the plan
             before = a.version
             found += listed(call(a, b, numbers(size, step)))
             assert a.version > before or size == 1  # a[1:] is empty then
@@ -378,13 +378,13 @@ def test_arguments_that_share_memory_are_refused_in_every_call() -> None:
         (whole[:4], whole[:4], numbers(4, 3)),
         (whole[:4], numbers(4, 2), whole[1:5]),
         (whole[:4], whole[2:6], numbers(4, 3)),
-        (whole[:4], whole[::2], numbers(4, 3)),  # of which the program takes a copy
+        (whole[:4], whole[::2], numbers(4, 3)),  # the program takes a copy of the second one
         (whole[:4], numbers(4, 2), whole[6::-2]),
     ):
         with pytest.raises(TraceError, match="shares memory"):
             compiled(a, b, x)
     assert whole.tolist() == before
-    compiled(whole[:4], whole[4:], numbers(4, 3))  # two parts that have nothing in common
+    compiled(whole[:4], whole[4:], numbers(4, 3))  # two parts without common elements
     assert whole.tolist() != before
 
 

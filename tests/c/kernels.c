@@ -1,10 +1,11 @@
-// Runs kernels for another process, on memory that both have mapped. Requests come from a pipe.
+// Runs kernels for another process, which sends requests through a pipe. Both processes map the
+// same memory.
 //
 //   kernels MEMORY BYTES
 //
-// A request begins with six int64: the length of the library's path, the numbers of buffers and of
-// run-time integers, the begin and the end of the range, and 0. Then come the path, the buffers'
-// offsets in the memory, and the integers. The answer is the kernel's status as an int64.
+// A request begins with six int64: the length of the library's path, the number of buffers, the
+// number of run-time integers, the begin and the end of the range, and 0. The path, the buffers'
+// offsets in the memory and the integers follow. The answer is the kernel's status as an int64.
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <stdint.h>

@@ -1,15 +1,15 @@
-// Runs kernels that are WebAssembly modules. A request contains the memory, and the answer contains
-// it again, as the kernel has left it.
+// Runs kernels that are WebAssembly modules: reads requests, and writes answers.
 //
-// A request consists of seven int64 (the module's number, its size, the numbers of buffers and of
-// integers, the range, the size of the memory), the module if it is new, the offset of each buffer,
-// the integers, and the memory. The answer is the status and the memory.
+// A request begins with seven int64: the module's number, its size (0 if it was sent before), the
+// number of buffers, the number of integers, the begin and the end of the range, and the size of
+// the memory. A new module, the buffers' offsets, the integers and the memory follow. The answer is
+// the status and the memory.
 "use strict";
 
 const fs = require("fs");
 
 const PAGE = 65536;
-const STACK = 16 * PAGE; // grows down from here
+const STACK = 16 * PAGE; // the stack grows down from here
 const ARGUMENTS = STACK; // pointers to buffers, then the integers
 const CONTENT = 32 * PAGE;
 const kernels = new Map();

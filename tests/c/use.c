@@ -1,7 +1,8 @@
-/* Uses the C interface as a program without Python would: use IMAGE COLUMNS ROWS...
- * It runs the plan of an image that takes one float32 matrix, once for each number of rows, and
- * prints the extents and the sum of each result. Without an image it tests everything else. It
- * exits with 0, or prints what went wrong. */
+/* Uses the C interface as a program without Python would.
+ *
+ * `use IMAGE COLUMNS ROWS...` runs the plan of an image that takes one float32 matrix, once for
+ * each number of rows, and prints the result's extents and sum. Without an image it tries
+ * everything else. It exits with 0, or reports what went wrong. */
 
 #include <gemel.h>
 #include <pthread.h>
@@ -118,7 +119,7 @@ static void* finish(void* done) {
   return NULL;
 }
 
-/* Ends later, on its own thread. */
+/* Completes later, on its own thread. */
 static void hand_on(void* context, gemel_completion* done) {
   pthread_t thread;
   (void)context;
@@ -147,7 +148,7 @@ static void push_work(void) {
   CHECK(gemel_wait(b) == GEMEL_FAILED && strstr(gemel_error(), "it is broken") != NULL);
   FINE(gemel_wait(a));
   FINE(gemel_push("there", add_one, &there, drop, &a, 1, &b, 1, -1));
-  FINE(gemel_wait(b)); /* overwriting clears the failure */
+  FINE(gemel_wait(b)); /* overwriting the array clears its failure */
   gemel_array_release(a);
   gemel_array_release(b);
 }
@@ -178,7 +179,7 @@ static void nothing(void* context, gemel_completion* done) {
   gemel_complete(done, NULL);
 }
 
-/* Null for required arguments, and invalid numbers. */
+/* Null where a pointer is needed, and invalid numbers. */
 static void refuse_null(void) {
   const int64_t extents[] = {2};
   const int64_t empty_extents[] = {0};

@@ -93,7 +93,7 @@ void waiting_is_for_one_storage() {
   issue({}, {slow}, sleeping(400), {400000.0});
   issue({}, {quick}, fine, {400000.0});
   Engine::get().wait(quick);
-  check(milliseconds_since(start) < 300, "a wait waits for its own storage only");
+  check(milliseconds_since(start) < 300, "a wait only waits for its own storage");
   Engine::get().wait(slow);
   check(milliseconds_since(start) >= 399, "a wait waits for its storage");
 }
@@ -137,10 +137,10 @@ void readers_of_the_same_do_not_hold_up_each_other() {
   }
   issue({shared}, {last}, fine, {5000});
   Engine::get().wait(last);
-  check(before == 0, "who reads the same is not waited for");
+  check(before == 0, "operations that read the same storage do not wait for each other");
   issue({}, {shared}, fine, {5000});
   Engine::get().wait(shared);
-  check(before == 20, "but who overwrites it waits for its readers");
+  check(before == 20, "an operation that overwrites a storage waits for its readers");
   Engine::get().wait_all();
 }
 
@@ -157,7 +157,7 @@ void priorities_come_first() {
     issue({}, {storages[index]}, note, {5000, priorities[index]});
   }
   Engine::get().wait_all();
-  check(order == "513042", "higher priority first, then order of issue");
+  check(order == "513042", "operations run by priority, then in the order of issue");
 }
 
 void failures_stick(int workers, bool serial) {
@@ -169,25 +169,27 @@ void failures_stick(int workers, bool serial) {
   issue({bad}, {derived, weights}, fine, {100, 0, {weights}});
   issue({bad, sum}, {sum}, fine);
   for (Storage* storage : Storages{bad, derived, weights, sum}) Engine::get().wait(storage);
-  check(message_of(bad) == "one" && message_of(derived) == "one", "a failure passes on");
+  check(message_of(bad) == "one" && message_of(derived) == "one",
+        "a failure reaches the results that depend on it");
   check(message_of(weights).empty(), "an update whose input failed leaves its target alone");
-  check(message_of(sum) == "one", "an in-place target gets it");
+  check(message_of(sum) == "one", "a target that is overwritten in place fails with its input");
   Storage* const list[] = {derived};
   check(!Engine::get().acquire_inline(list, 1, nullptr, 0, 0),
         "no inline work on a failed storage");
   issue({}, {derived}, fine);
   Engine::get().wait(derived);
-  check(message_of(derived).empty(), "overwriting heals");
+  check(message_of(derived).empty(), "overwriting a storage clears its failure");
   issue({sum}, {sum}, fine);
   Engine::get().wait(sum);
-  check(message_of(sum) == "one", "overwriting in place does not");
+  check(message_of(sum) == "one", "overwriting in place does not clear a failure");
   issue({}, {derived}, failing("two"));
   Engine::get().wait(derived);
-  check(Engine::get().unseen().failures.size() == 2, "nobody has seen two failures");
+  check(Engine::get().unseen().failures.size() == 2, "two failures are still unseen");
   const FailurePointer all = Engine::get().wait_all();
-  check(all != nullptr && all->message == "one\nalso ValueError: two", "wait_all tells all");
+  check(all != nullptr && all->message == "one\nalso ValueError: two",
+        "wait_all reports all failures");
   check(Engine::get().unseen().failures.empty() && Engine::get().wait_all() == nullptr,
-        "and only once");
+        "wait_all reports each failure once");
 }
 
 // An operation that fails some of its writes only.
@@ -226,15 +228,15 @@ void some_writes_fail(int workers, bool serial) {
   Engine::get().issue(std::move(operation));
   Engine::get().wait(kept);
   check(message_of(first) == "one" && message_of(second) == "two", "each write gets its failure");
-  check(message_of(weights) == "one", "an update may fail too");
-  check(message_of(healed).empty() && message_of(kept).empty(), "the others are fine");
-  check(message_of(elsewhere).empty(), "what is not written does not fail");
+  check(message_of(weights) == "one", "the target of an update may fail, too");
+  check(message_of(healed).empty() && message_of(kept).empty(), "the other writes do not fail");
+  check(message_of(elsewhere).empty(), "a storage that is not written does not fail");
   const FailurePointer all = Engine::get().wait_all();
   check(all != nullptr && all->message == "one\nalso ValueError: two\nalso ValueError: nobody's",
         "each failure is reported once");
   issue({}, {first}, fine);
   Engine::get().wait(first);
-  check(message_of(first).empty(), "overwriting heals what failed alone");
+  check(message_of(first).empty(), "overwriting clears the failure of a single write");
 }
 
 // Reports its first write early, and ends when `go` is set.
@@ -277,12 +279,14 @@ void what_is_written_early_is_there(bool serial) {
     issue({early.storage}, {result.storage}, count);
     issue({early.storage}, {early.storage}, count);
     Engine::get().wait(early.storage);
-    check(read == 2 && !early.storage->failed(), "what is written early can be read and written");
-    check(serial || !Engine::ready(late.storage), "the rest is not there yet");
+    check(read == 2 && !early.storage->failed(),
+          "a storage that was written early can be read and written");
+    check(serial || !Engine::ready(late.storage), "the other writes are not ready yet");
     go = true;
     Engine::get().wait(late.storage);
-    check(late.storage->failed() == fails, "the rest is as the operation ends");
-    check(!early.storage->failed() && !result.storage->failed(), "the early write is not");
+    check(late.storage->failed() == fails, "the other writes fail if the operation fails");
+    check(!early.storage->failed() && !result.storage->failed(),
+          "the early write does not fail with the operation");
     Engine::get().wait_all();
     Engine::get().take_unseen();
   }
@@ -296,7 +300,7 @@ void memory_failures_stick() {
   Engine::get().wait(derived);
   const FailurePointer failure = derived.storage->failure();
   check(failure != nullptr && failure->type == "MemoryError", "out of memory is a sticky failure");
-  check(Engine::get().wait_all() == failure, "and is reported");
+  check(Engine::get().wait_all() == failure, "wait_all reports that memory ran out");
 }
 
 // engine.md 18
@@ -312,9 +316,9 @@ void memory_stays_flat() {
     issue({first}, {second}, sleeping(0), {1000});
   }
   Engine::get().wait_all();
-  check(gemel::memory::statistics().bytes_in_use == before, "everything is given back");
+  check(gemel::memory::statistics().bytes_in_use == before, "all memory is given back");
   check(gemel::memory::statistics().peak_bytes - low <= 10 * kBytes,
-        "a bounded queue, bounded memory");
+        "a bounded queue bounds the memory");
 }
 
 struct Tally {
@@ -371,7 +375,8 @@ void branches_are_helped(int64_t tiled) {
   });
   Engine::get().wait(result);
   check(seen.tiles == 50, "every tile of a branch runs once");
-  check(seen.threads.size() == 2, "who has ended a branch helps with the tiles of another one");
+  check(seen.threads.size() == 2,
+        "a thread that has ended its branch helps with another one's tiles");
 }
 
 struct Sleepers {
@@ -392,8 +397,8 @@ struct Sleepers {
 void sleep_all_workers() {
   Handle first;
   issue({}, {first}, fine, {1e6});
-  Engine::get().wait(first);                                    // then the worker has been started
-  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // and then it has gone to sleep
+  Engine::get().wait(first);                                    // the worker has been started now
+  std::this_thread::sleep_for(std::chrono::milliseconds(100));  // and now it has gone to sleep
 }
 
 // engine.md 8: the first tile takes long, the others wait until a second thread has joined.
@@ -412,7 +417,7 @@ void sleepers_are_woken_for_what_lasts(int64_t tiles) {
   };
   Engine::get().parallel(tiles, tile, &sleepers);
   check(sleepers.tiles == tiles, "every tile runs once");
-  check(sleepers.seen == 2, "who sleeps is woken for what lasts");
+  check(sleepers.seen == 2, "a sleeping worker is woken for tiles that take long");
 }
 
 // On a busy machine even an empty tile may take long, so one short call out of many is enough.
@@ -426,7 +431,7 @@ void sleepers_are_not_woken_for_less() {
     check(sleepers.tiles == 4, "every tile runs once");
     if (sleepers.seen == 1) return;
   }
-  check(false, "who sleeps is not woken for what is over soon");
+  check(false, "a sleeping worker is not woken for tiles that end soon");
 }
 
 void waits_can_be_interrupted() {
@@ -435,8 +440,8 @@ void waits_can_be_interrupted() {
   issue({}, {slow}, sleeping(500), {500000.0});
   std::this_thread::sleep_for(std::chrono::milliseconds(100));  // the worker is running it now
   const auto start = std::chrono::steady_clock::now();
-  check(!Engine::get().wait(slow, [] { return true; }), "an interrupted wait says so");
-  check(milliseconds_since(start) < 300, "and stops soon");
+  check(!Engine::get().wait(slow, [] { return true; }), "an interrupted wait returns false");
+  check(milliseconds_since(start) < 300, "an interrupted wait returns soon");
   Engine::get().wait(slow);
 }
 
@@ -464,7 +469,7 @@ void operations_may_wait_for_memory() {
     return nullptr;
   });
   Engine::get().wait(outer);
-  check(Engine::ready(inner), "what a running operation waits for is not held back");
+  check(Engine::ready(inner), "an operation that a running one waits for is not held back");
 }
 
 // Only the waiting thread works. It also has to run what is issued while it waits for idleness.
@@ -484,7 +489,7 @@ void idle_counts_later_operations() {
   Engine::get().wait_idle(storage);
   other.join();
   Engine::get().wait_all();
-  check(Engine::idle(storage), "wait_idle runs what was issued meanwhile");
+  check(Engine::idle(storage), "wait_idle also runs operations that are issued meanwhile");
 }
 
 void idle_means_no_reader() {
@@ -551,16 +556,17 @@ void operations_end_when_told(int workers) {
   std::thread ends([&] {
     std::this_thread::sleep_for(std::chrono::milliseconds(30));
     check(begun.count() == 1, "an operation occupies its lane until it has ended");
-    check(Engine::get().counters().pending == 3, "and is pending until then");
+    check(Engine::get().counters().pending == 3, "an operation is pending until it has ended");
     begun.take(0)(std::make_shared<Failure>("ValueError", "told"));
   });
   Engine::get().wait(second);
-  check(message_of(second) == "told", "its end may be told by any thread");
+  check(message_of(second) == "told", "any thread may end an operation");
   ends.join();
   wait_until([&] { return begun.count() == 2; });
   begun.take(1);
   Engine::get().wait(other);
-  check(message_of(other).find("nobody said") != std::string::npos, "a dropped end is a failure");
+  check(message_of(other).find("nobody said") != std::string::npos,
+        "an operation whose completion is dropped fails");
   Engine::get().wait_all();
 }
 
@@ -584,8 +590,8 @@ void the_clock_ends_operations() {
     }
     Engine::get().wait_all();
     const double taken = milliseconds_since(start);
-    check(taken >= 50, "not before its time");
-    check(serial == (taken >= 1000), "and nobody waits for it meanwhile");
+    check(taken >= 50, "an operation does not end before its time");
+    check(serial == (taken >= 1000), "timed operations overlap, except on a serial engine");
   }
 }
 
@@ -611,19 +617,20 @@ void streams_start_early() {
   update->lane = lane;
   Engine::get().issue(std::move(update));
   std::this_thread::sleep_for(std::chrono::milliseconds(30));
-  check(begun.count() == 4, "on a stream, what follows starts at once, but not with updates");
-  check(ran == 0, "in another lane it does not");
+  check(begun.count() == 4, "the next operation of a stream starts at once, unless it updates");
+  check(ran == 0, "an operation of another lane waits for its input to end");
   for (const size_t index : {3, 2, 1}) begun.take(index)();
   std::this_thread::sleep_for(std::chrono::milliseconds(10));
-  check(!Engine::ready(third) && ran == 0, "it ends in order, whatever is told first");
+  check(!Engine::ready(third) && ran == 0,
+        "operations of a stream end in order, whichever completes first");
   begun.take(0)(std::make_shared<Failure>("ValueError", "late"));
   Engine::get().wait(weights);
   check(message_of(second) == "late" && message_of(third) == "late",
-        "a failure that was not known yet passes on");
-  check(message_of(first) == "late", "to what was read and overwritten as well");
-  check(message_of(weights).empty(), "and leaves targets of updates as they were");
+        "a later failure reaches operations that have already started");
+  check(message_of(first) == "late", "a later failure reaches an input that was overwritten");
+  check(message_of(weights).empty(), "a later failure leaves the targets of updates unchanged");
   Engine::get().wait_all();
-  check(message_of(elsewhere) == "late" && ran == 0, "in other lanes too");
+  check(message_of(elsewhere) == "late" && ran == 0, "a later failure reaches other lanes");
 }
 
 void many_failures_are_counted() {
@@ -631,8 +638,8 @@ void many_failures_are_counted() {
   Handle storage;
   for (int index = 0; index < 1500; ++index) issue({}, {storage}, failing("again"));
   const FailurePointer all = Engine::get().wait_all();
-  check(all != nullptr && all->message.ends_with("\nand 1400 more"), "none is forgotten");
-  check(Engine::get().wait_all() == nullptr, "and all count as seen");
+  check(all != nullptr && all->message.ends_with("\nand 1400 more"), "all failures are counted");
+  check(Engine::get().wait_all() == nullptr, "all failures count as seen after wait_all");
 }
 
 // engine.md 29
@@ -658,9 +665,9 @@ void a_fork_nobody_knew_of() {
   Engine::get().after_fork_parent();
   int status = 1;
   waitpid(child, &status, 0);
-  check(status == 0, "what was pending fails in the child, which goes on");
+  check(status == 0, "pending operations fail in the child, which can go on");
   Engine::get().wait(after);
-  check(message_of(after).empty(), "the parent computes it");
+  check(message_of(after).empty(), "the parent still runs its pending operations");
 #endif
 }
 
@@ -685,8 +692,9 @@ void waits_begin_nothing_long() {
   for (const Handle* handle : {&first, &second}) {
     Engine::get().wait(*handle, [] { return false; });
   }
-  check(!mine, "who can be interrupted begins nothing long");
-  check(most == 2 && milliseconds_since(start) < 190, "another thread does so in its place");
+  check(!mine, "an interruptible wait starts no long operation");
+  check(most == 2 && milliseconds_since(start) < 190,
+        "another thread runs long operations in its place");
 }
 
 // engine.md 30
@@ -715,7 +723,7 @@ void an_abandoned_queue_ends_soon() {
   }
   int status = 1;
   waitpid(child, &status, 0);
-  check(status == 0, "what is abandoned does not run, and running tiles are skipped");
+  check(status == 0, "abandoned operations do not run, and running ones skip their tiles");
 #endif
 }
 
@@ -728,7 +736,8 @@ void inside_an_operation_nobody_waits_for_room() {
   {
     const gemel::InsideOperation inside;
     issue({}, {second}, fine, {1e6});
-    check(Engine::get().counters().pending == 2, "who is inside an operation need not wait");
+    check(Engine::get().counters().pending == 2,
+          "inside an operation, issuing does not wait for room");
   }
   Engine::get().wait_all();
 }
@@ -740,7 +749,7 @@ void a_child_starts_afresh() {
   issue({}, {storage}, sleeping(20));
   Engine::get().close_for_fork();
   Engine::get().drain_for_fork();
-  check(Engine::ready(storage), "drain_for_fork drains");
+  check(Engine::ready(storage), "drain_for_fork empties the queue");
   Engine::get().before_fork();
   const pid_t child = fork();
   if (child == 0) {
@@ -756,7 +765,7 @@ void a_child_starts_afresh() {
   Engine::get().reopen();
   int status = 1;
   waitpid(child, &status, 0);
-  check(status == 0, "the child works");
+  check(status == 0, "the child can issue and wait");
   issue({}, {storage}, fine);
   Engine::get().wait(storage);
 #endif
@@ -767,10 +776,10 @@ void shutting_down_twice() {
   Engine::get().configure(2, false, 0, 0);
   issue({}, {storage}, sleeping(20));
   Engine::get().shut_down();
-  check(Engine::ready(storage), "shut_down drains");
+  check(Engine::ready(storage), "shut_down empties the queue");
   Engine::get().shut_down();
   issue({}, {storage}, failing("late"));
-  check(message_of(storage) == "late", "later issues run at once");
+  check(message_of(storage) == "late", "operations issued after shut_down run at once");
   Engine::get().wait_all();
 }
 

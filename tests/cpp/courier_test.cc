@@ -126,7 +126,7 @@ std::vector<std::vector<int>> connected(int size, int room = 0) {
   for (int low = 0; low < size; ++low) {
     for (int high = low + 1; high < size; ++high) {
       int both[2];
-      check(socketpair(AF_UNIX, SOCK_STREAM, 0, both) == 0, "a pair of sockets");
+      check(socketpair(AF_UNIX, SOCK_STREAM, 0, both) == 0, "socketpair makes a pair of sockets");
       for (int end : both) {
         if (room == 0) continue;
         setsockopt(end, SOL_SOCKET, SO_SNDBUF, &room, sizeof room);
@@ -233,16 +233,17 @@ void a_rank_goes(unsigned seed) {
     }
   }
   std::this_thread::sleep_for(std::chrono::microseconds(draw() % 2000));
-  couriers[2].reset();  // which fails its own sums
+  couriers[2].reset();  // this fails its own sums
   for (int rank = 0; rank < 2; ++rank) {
-    check(says(problem_of(*couriers[rank]), "worker 2 is gone"), "it is said who is gone");
+    check(says(problem_of(*couriers[rank]), "worker 2 is gone"),
+          "the problem names the worker that is gone");
   }
   for (int rank = 0; rank < 2; ++rank) close(*couriers[rank], "worker 2 is gone");
   for (const Arrays& arrays : totals) {
     const std::string why = failure_of(*arrays[0]);
     const auto* data = reinterpret_cast<const float*>(arrays[0]->data());
     const bool whole = why.empty() && data[0] == 3.0F && data[arrays[0]->size - 1] == 3.0F;
-    check(whole || says(why, "gone"), "a sum is whole or has failed");
+    check(whole || says(why, "gone"), "a sum is complete or has failed");
   }
 }
 
@@ -256,7 +257,8 @@ class Against {
   }
   ~Against() { leave(); }
   void say(const void* bytes, size_t count) {
-    check(send(other_, bytes, count, MSG_NOSIGNAL) == static_cast<ssize_t>(count), "it is sent");
+    check(send(other_, bytes, count, MSG_NOSIGNAL) == static_cast<ssize_t>(count),
+          "the test can send its bytes");
   }
   void say(uint64_t tag, uint64_t turn, uint64_t bytes, uint64_t phase = 0,
            uint64_t magic = Header::kMagic) {
@@ -269,11 +271,11 @@ class Against {
   }
   // The problem fails the open sums and later ones.
   void ends_with(const Arrays& total, const char* problem) {
-    check(says(problem_of(*courier), problem), "it is said what is wrong");
+    check(says(problem_of(*courier), problem), "the problem says what is wrong");
     const Arrays later = issued(*courier, 77, ones(10));
     close(*courier, problem);
-    check(says(failure_of(*total[0]), problem), "what is open fails");
-    check(says(failure_of(*later[0]), problem), "what comes later fails");
+    check(says(failure_of(*total[0]), problem), "an open sum fails");
+    check(says(failure_of(*later[0]), problem), "a later sum fails");
   }
 
   std::unique_ptr<Courier> courier;
@@ -318,7 +320,9 @@ void frames_that_lie() {
       Against one;
       const char* problem = early && bytes > 2 * kBytes ? "makes no sense" : "disagree";
       if (early) one.say(5, 0, bytes);
-      if (early && bytes > 2 * kBytes) check(says(problem_of(*one.courier), problem), "at once");
+      if (early && bytes > 2 * kBytes)
+        check(says(problem_of(*one.courier), problem),
+              "a size that makes no sense is reported at once");
       const Arrays total = issued(*one.courier, 5, ones(kItems));
       if (!early) see_open(*one.courier);
       if (!early) one.say(5, 0, bytes);
@@ -338,7 +342,7 @@ void a_part_that_comes_twice() {
     for (int time = 0; time < 2; ++time) {
       one.say(6, 0, kBytes);
       one.say(part.data(), kBytes);
-      if (!early) check(failure_of(*ended[0]).empty(), "the sum ends well");
+      if (!early) check(failure_of(*ended[0]).empty(), "the sum ends without a failure");
     }
     if (!early) one.leave();
     const Arrays total = issued(*one.courier, 5, ones(kItems));
@@ -356,10 +360,11 @@ void stopped_while_sending() {
     if (round % 2 == 0) std::this_thread::sleep_for(std::chrono::microseconds(100 * round));
     std::thread other([&one] { close(*one.courier, "stopped"); });
     close(*one.courier, "stopped");
-    for (const Arrays& total : totals) check(says(failure_of(*total[0]), "stopped"), "it fails");
+    for (const Arrays& total : totals)
+      check(says(failure_of(*total[0]), "stopped"), "a sum fails when the courier is stopped");
     other.join();
     const Arrays late = issued(*one.courier, 9, ones(10));
-    check(says(failure_of(*late[0]), "stopped"), "nothing starts any more");
+    check(says(failure_of(*late[0]), "stopped"), "no sum starts after the courier was stopped");
   }
 }
 

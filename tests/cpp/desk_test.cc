@@ -71,7 +71,7 @@ void chains(int workers) {
     for (size_t i = 0; i < rows.size(); ++i) {
       Engine::get().wait(rows[i]->storage);
       const auto* data = reinterpret_cast<const float*>(rows[i]->data());
-      check(data[kSize - 1] == static_cast<float>(i / 2 + 1), "each adds one to the one before");
+      check(data[kSize - 1] == static_cast<float>(i / 2 + 1), "each errand adds one to its input");
     }
     desk->close(std::make_shared<const Failure>("ValueError", "closed"));
     for (std::thread& thread : threads) thread.join();
@@ -93,17 +93,20 @@ void failures_reach_what_depends(int workers) {
     desk->issue(1, "told", {}, {told.get()}, front);
     desk->issue(2, "after", {told.get()}, {after.get()}, front);
     desk->take(milliseconds(10000))->end(std::make_shared<const Failure>("ValueError", "planted"));
-    check(failed_with(*told, "planted") && failed_with(*after, "planted"), "it fails as told");
+    check(failed_with(*told, "planted") && failed_with(*after, "planted"),
+          "a failed errand fails the results that depend on it");
     const auto news = desk->take(milliseconds(10000));
-    check(news != nullptr && news->number == 2 && news->failure != nullptr, "and that is news");
+    check(news != nullptr && news->number == 2 && news->failure != nullptr,
+          "an errand whose input failed is handed out with the failure");
     desk->issue(3, "dropped", {}, {dropped.get()}, front);
     desk->take(milliseconds(10000)).reset();
-    check(failed_with(*dropped, "nobody did it"), "what is dropped fails");
+    check(failed_with(*dropped, "nobody did it"), "a dropped errand fails");
     desk->issue(4, "closed", {}, {closed.get()}, front);
     std::thread closing(
         [&desk] { desk->close(std::make_shared<const Failure>("ValueError", "closed")); });
     desk->issue(5, "late", {}, {late.get()}, front);
-    check(failed_with(*closed, "closed") && failed_with(*late, "closed"), "a closed desk fails");
+    check(failed_with(*closed, "closed") && failed_with(*late, "closed"),
+          "the errands of a closed desk fail");
     closing.join();
   }
 }

@@ -69,17 +69,17 @@ void everybody_gets_everything(int workers) {
     std::vector<std::unique_ptr<Party>> parties;
     for (int i = 0; i < kParties; ++i) parties.push_back(std::make_unique<Party>(i, kParties));
     parties[round % kParties]->come(*meeting, round % kParties);
-    check(meeting->open() && Meeting::any_open(), "two are still to come");
+    check(meeting->open() && Meeting::any_open(), "a meeting is open while parties are missing");
     std::vector<std::thread> threads;
     for (int i = 1; i < kParties; ++i) {
       const int rank = (round + i) % kParties;
       threads.emplace_back([&, rank] { parties[rank]->come(*meeting, rank); });
     }
     for (std::thread& thread : threads) thread.join();
-    check(!meeting->open() && !Meeting::any_open(), "all have come");
+    check(!meeting->open() && !Meeting::any_open(), "a meeting ends when all parties have joined");
     for (const auto& party : parties) {
       Engine::get().wait(party->taken.storage);
-      check(party->right(kParties), "what all brought, in order");
+      check(party->right(kParties), "each party gets what all brought, in order");
     }
     Engine::get().wait_all();
   }
@@ -94,9 +94,10 @@ void a_failure_reaches_all(bool first) {
   for (const Party* party : {&one, &two}) {
     Engine::get().wait(party->taken.storage);
     const gemel::FailurePointer failure = party->taken.storage->failure();
-    check(failure != nullptr && failure->message == "planted", "the failure of one is all's");
+    check(failure != nullptr && failure->message == "planted",
+          "one party's failure reaches all parties");
   }
-  check(!Meeting::any_open(), "nobody is waited for");
+  check(!Meeting::any_open(), "a failed meeting waits for no party");
   Engine::get().wait_all();
   Engine::get().take_unseen();
 }
@@ -106,13 +107,14 @@ void a_meeting_is_called_off() {
   Party one(0, 2), two(1, 2);
   one.come(*meeting, 0);
   Meeting::fail_open("too late", std::chrono::seconds{60});
-  check(Meeting::any_open(), "it is too young to be called off");
+  check(Meeting::any_open(), "a recent meeting is not cancelled");
   Meeting::fail_open("too late");
-  check(!Meeting::any_open() && !meeting->open(), "it is over");
+  check(!Meeting::any_open() && !meeting->open(), "a cancelled meeting is not open");
   two.come(*meeting, 1);
   for (const Party* party : {&one, &two}) {
     Engine::get().wait(party->taken.storage);
-    check(party->taken.storage->failed(), "who has come, or comes, hears of it");
+    check(party->taken.storage->failed(),
+          "a cancelled meeting fails for earlier and later parties");
   }
   Engine::get().wait_all();
   Engine::get().take_unseen();

@@ -104,7 +104,7 @@ void blocks_belong_to_one_owner() {
     if (!slot.block.sound()) sound = false;
     slot.block = Block();
   }
-  check(sound, "what is written in a block stays, whoever gives it back");
+  check(sound, "a block keeps its content, and any thread may release it");
   check(memory::statistics().bytes_in_use == before, "bytes in use are counted");
 }
 
@@ -119,15 +119,15 @@ void small_memory_comes_back() {
   for (int step = 0; step < (kSanitized ? 100'000 : 1'000'000); ++step) {
     alive[random() % alive.size()] = Block(64 + random() % (kSmallBytes - 63), 1);
   }
-  check(memory::footprint() > held + 100'000'000, "small blocks count by their slabs");
+  check(memory::footprint() > held + 100'000'000, "the footprint counts the slabs of small blocks");
   std::shuffle(alive.begin(), alive.end(), random);
   alive.clear();
-  check(memory::footprint() < held + kReserveBytes, "empty slabs leave");
-  if (!kSanitized) {  // a sanitizer's own memory is resident too
-    check(resident_bytes() < resident + kReserveBytes, "and are not resident any more");
+  check(memory::footprint() < held + kReserveBytes, "empty slabs are given back");
+  if (!kSanitized) {  // a sanitizer's own memory is resident, too
+    check(resident_bytes() < resident + kReserveBytes, "empty slabs are not resident");
   }
   memory::trim();
-  check(memory::footprint() == held, "trim leaves nothing");
+  check(memory::footprint() == held, "trim gives all free memory back");
 }
 
 void slabs_serve_any_class() {
@@ -139,7 +139,7 @@ void slabs_serve_any_class() {
     for (size_t total = 0; total < 30'000'000; total += bytes) alive.emplace_back(bytes, 1);
   }
   check(memory::statistics().peak_bytes < held + 30'000'000 * 3 / 2 + kReserveBytes,
-        "one class uses the slabs of the others");
+        "a size class reuses the slabs of others");
 }
 
 void one_live_block_keeps_one_slab() {
@@ -151,8 +151,8 @@ void one_live_block_keeps_one_slab() {
   alive.clear();
   memory::trim();
   const uint64_t kept = memory::footprint() - held;
-  check(kept > 0 && kept <= 256 * 1024, "one block keeps one slab");
-  check(last.sound(), "and its content");
+  check(kept > 0 && kept <= 256 * 1024, "a live block keeps only its own slab");
+  check(last.sound(), "a live block keeps its content");
 }
 
 void big_blocks_are_cached_up_to_a_bound() {
@@ -167,8 +167,8 @@ void big_blocks_are_cached_up_to_a_bound() {
     address = alive.front().address();
     std::swap(alive.front(), alive.back());
   }
-  check(memory::statistics().bytes_cached == 3 * kBytes, "the cache is full, not fuller");
-  check(Block(kBytes, 2).address() == address, "the block given back last comes first");
+  check(memory::statistics().bytes_cached == 3 * kBytes, "the cache is filled up to its limit");
+  check(Block(kBytes, 2).address() == address, "the block released last is used first");
   memory::trim();
   check(memory::statistics().bytes_cached == 0, "trim empties the cache");
   memory::set_cache_limit(size_t{1} << 30);
@@ -178,11 +178,12 @@ void big_blocks_are_cached_up_to_a_bound() {
 
 void impossible_sizes_are_refused() {
   for (const size_t bytes : {size_t{1} << 47, size_t{1} << 63, ~size_t{0}, ~size_t{0} - 4096}) {
-    check(memory::allocate(bytes) == nullptr, "no block of that size");
+    check(memory::allocate(bytes) == nullptr, "an impossible size is refused");
   }
   Block first(0, 0);
   Block second(0, 0);
-  check(first.there() && first.address() != second.address(), "empty blocks are blocks");
+  check(first.there() && first.address() != second.address(),
+        "empty blocks have addresses of their own");
   memory::release(nullptr, 100);
 }
 
@@ -205,12 +206,12 @@ void the_limit_holds() {
   for (const size_t bytes : {size_t{100'000}, size_t{100}, size_t{5000}, kSmallBytes}) {
     std::vector<Block> alive;
     const size_t taken = exhaust(alive, bytes);
-    check(taken <= kMore && taken > kMore / 2, "what is free is had, and no more");
-    check(!Block(kMore, 1).there(), "also by others");
+    check(taken <= kMore && taken > kMore / 2, "all free memory can be had, and no more");
+    check(!Block(kMore, 1).there(), "at the limit a large block is refused");
   }
-  check(Block(kMore / 2, 1).there(), "empty slabs are no reason to refuse");
+  check(Block(kMore / 2, 1).there(), "empty slabs do not count against the limit");
   memory::set_limit(~size_t{0});
-  check(memory::statistics().bytes_in_use == in_use, "what was refused is not in use");
+  check(memory::statistics().bytes_in_use == in_use, "refused blocks are not counted as in use");
 }
 
 void the_system_may_refuse() {
@@ -227,15 +228,15 @@ void the_system_may_refuse() {
   less.rlim_cur = pages * static_cast<uint64_t>(sysconf(_SC_PAGESIZE)) + 100'000'000;
   setrlimit(RLIMIT_AS, &less);
   for (const size_t bytes : {size_t{200}, kSmallBytes, size_t{3'000'000}}) {
-    check(exhaust(alive, bytes) > 20'000'000, "there was some memory");
+    check(exhaust(alive, bytes) > 20'000'000, "some memory can be had below the limit");
     const bool sound =
         std::all_of(alive.begin(), alive.end(), [](const Block& block) { return block.sound(); });
-    check(sound, "a refusal harms nobody");
+    check(sound, "a refusal leaves other blocks intact");
     alive.clear();
   }
   setrlimit(RLIMIT_AS, &old);
   memory::trim();
-  check(memory::footprint() == held, "what the system refused is not counted");
+  check(memory::footprint() == held, "blocks refused by the system are not counted");
 }
 
 // --- forks ---
@@ -288,7 +289,7 @@ void children_find_the_memory_in_order() {
   second.join();
   over = true;
   computing.join();
-  check(wrong == 0, "two threads fork beside one that allocates");
+  check(wrong == 0, "children have usable memory if other threads allocate and fork");
 }
 
 #endif
@@ -329,15 +330,15 @@ constexpr uint64_t kAnyBytes = machine::Limits().memory_bytes;
 
 void groups_of_version_2() {
   Groups groups;
-  check(is(groups.read(), kAnyCores, kAnyBytes), "no file, no limit");
+  check(is(groups.read(), kAnyCores, kAnyBytes), "without files there is no limit");
   groups.file("self", "0::/a/b\n").file("groups/a/b/cpu.max", "150000 100000\n");
-  check(is(groups.read(), 1.5, kAnyBytes), "a quota");
+  check(is(groups.read(), 1.5, kAnyBytes), "a group's quota limits the cores");
   groups.file("groups/a/memory.max", "1000000\n").file("groups/a/b/memory.max", "max\n");
-  check(is(groups.read(), 1.5, 1'000'000), "the limit of the group above");
+  check(is(groups.read(), 1.5, 1'000'000), "the parent group's memory limit counts");
   groups.file("groups/cpu.max", "50000 100000").file("groups/memory.max", "70000");
-  check(is(groups.read(), 0.5, 70'000), "and of the uppermost");
+  check(is(groups.read(), 0.5, 70'000), "the top group's limits count");
   groups.file("groups/a/cpu.max", "max 100000\n").file("groups/a/b/memory.max", "60000\n");
-  check(is(groups.read(), 0.5, 60'000), "the least counts");
+  check(is(groups.read(), 0.5, 60'000), "the lowest limit counts");
 }
 
 void groups_of_version_1() {
@@ -346,15 +347,16 @@ void groups_of_version_1() {
   groups.file("groups/cpu/box/x/cpu.cfs_quota_us", "-1\n")
       .file("groups/cpu/box/x/cpu.cfs_period_us", "100000\n")
       .file("groups/memory/box/x/memory.limit_in_bytes", "9223372036854771712\n");
-  check(is(groups.read(), kAnyCores, 9223372036854771712U), "minus one is no quota");
+  check(is(groups.read(), kAnyCores, 9223372036854771712U), "a quota of minus one is no limit");
   groups.file("groups/cpu/box/cpu.cfs_quota_us", "320000\n")
       .file("groups/cpu/box/cpu.cfs_period_us", "100000\n")
       .file("groups/memory/memory.limit_in_bytes", "500\n");
-  check(is(groups.read(), 3.2, 500), "groups above count");
+  check(is(groups.read(), 3.2, 500), "limits of parent groups count");
   groups.file("self", "5:memory:/docker/0123\n4:cpu,cpuacct:/docker/0123\n");
-  check(is(groups.read(), kAnyCores, 500), "a container's own group is the uppermost it sees");
+  check(is(groups.read(), kAnyCores, 500),
+        "in a container the group it sees at the top is its own");
   groups.file("groups/unified/z/memory.max", "400").file("self", "5:memory:/\n0::/z\n");
-  check(is(groups.read(), kAnyCores, 400), "both versions side by side");
+  check(is(groups.read(), kAnyCores, 400), "both versions can be used side by side");
 }
 
 void nonsense_limits_nothing() {
@@ -366,19 +368,21 @@ void nonsense_limits_nothing() {
          {"", "\n", "max", "-5", "0", "0 0", "0 100000", "x y", "nan nan", "inf"}) {
       groups.file("groups/cpu.max", content).file("groups/memory.max", content);
       groups.file("groups/cpu/cpu.cfs_quota_us", content);
-      check(is(groups.read(), kAnyCores, kAnyBytes), "nonsense");
+      check(is(groups.read(), kAnyCores, kAnyBytes), "a nonsensical file sets no limit");
     }
   }
   Groups folders;
   folders.file("self/x", "").file("groups/cpu.max/x", "");
-  check(is(folders.read(), kAnyCores, kAnyBytes), "folders are no files");
+  check(is(folders.read(), kAnyCores, kAnyBytes), "folders in place of files set no limit");
 }
 
 void the_machine_is_not_larger_than_it_is() {
   const int cores = machine::cores();
-  check(cores >= 1 && cores <= sysconf(_SC_NPROCESSORS_CONF), "cores");
+  check(cores >= 1 && cores <= sysconf(_SC_NPROCESSORS_CONF),
+        "the number of cores is that of the machine or less");
   const uint64_t ram = static_cast<uint64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  check(machine::memory_bytes() > 0 && machine::memory_bytes() <= ram, "memory");
+  check(machine::memory_bytes() > 0 && machine::memory_bytes() <= ram,
+        "the memory is that of the machine or less");
 }
 
 }  // namespace

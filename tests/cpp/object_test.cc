@@ -54,12 +54,12 @@ void check_relocations() {
     const bool arm = relocate == relocate_aarch64;
     try {
       relocated(relocate, arm ? 283 : 4, 0, uint64_t{1} << 40);
-      check(false, "out of reach");
+      check(false, "a target out of reach is refused");
     } catch (const std::runtime_error&) {
     }
     try {
       relocated(relocate, 9999, 0, 0);
-      check(false, "unknown kind");
+      check(false, "an unknown kind of relocation is refused");
     } catch (const std::runtime_error&) {
     }
   }
@@ -102,8 +102,8 @@ void torture(const std::vector<char>& whole) {
 
 int main(int count, char** arguments) {
   check_relocations();
-  check(!load({}).empty(), "an empty file loads");
-  check(!load({'\177', 'E', 'L', 'F'}).empty(), "four bytes load");
+  check(!load({}).empty(), "an empty file is refused");
+  check(!load({'\177', 'E', 'L', 'F'}).empty(), "a file of four bytes is refused");
   for (int index = 1; index < count; ++index) {
     std::ifstream file(arguments[index], std::ios::binary);
     const std::vector<char> bytes{std::istreambuf_iterator<char>(file), {}};
