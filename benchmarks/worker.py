@@ -1,7 +1,7 @@
-"""One contender on one workload, in a process of its own; prints one JSON line.
+"""Measures one contender on one workload; prints one line of JSON.
 
-`python -m benchmarks.worker CONTENDER WORKLOAD` where WORKLOAD is the JSON of a Workload's fields
-with `repeats` (timed runs) and `seconds` (how long one run should at least take) beside them.
+`python -m benchmarks.worker CONTENDER WORKLOAD` where WORKLOAD is the JSON of a Workload's fields,
+plus `repeats` (timed runs) and `seconds` (how long a run should take at least).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def timed(case: Case) -> tuple[float, float, object]:
 
 
 def calibrate(case: Case, seconds: float) -> None:
-    """Warm up, and make a run long enough to be measured."""
+    """Warm up, and raise the number of calls until a run is long enough to be measured."""
     timed(case)
     if not case.adjustable:
         return
