@@ -61,7 +61,7 @@ def photograph(draw: numpy.random.RandomState) -> Any:
 
 def prepare() -> None:
     """Write the pictures if they are missing: arrays for two data sets, files for the third."""
-    # An installed gemel goes before the source tree, whose core may not be compiled.
+    # Prefer an installed gemel to the source tree, whose core may not be compiled.
     sys.path[:] = [entry for entry in sys.path if entry not in ("", str(ROOT))] + [str(ROOT)]
     FOLDER.mkdir(parents=True, exist_ok=True)
     draw = numpy.random.RandomState(0)
@@ -91,7 +91,7 @@ def prepare() -> None:
 def measure(
     pictures: Pictures, workers: int, libraries: list[str], rounds: int, epochs: int
 ) -> tuple[dict[str, list[float]], bool]:
-    """Images a second in each process of each library; False if gemel failed or sums differ."""
+    """The images a second of each process, and whether gemel ran and all sums agreed."""
     speeds: dict[str, list[float]] = {library: [] for library in libraries}
     sums: list[list[float]] = []
     sound = True

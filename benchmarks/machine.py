@@ -25,7 +25,7 @@ NAMED_L2, NAMED_L3, NAMED_MEMORY = 656 << 10, 8 << 20, 256 << 20
 
 
 class Machine(NamedTuple):
-    """Peak products (GFLOP/s on one core and on all) and read bandwidths (GB/s on one core)."""
+    """Peak multiply-add rates (GFLOP/s) and read bandwidths (GB/s); on one core, or on all."""
 
     cores: int
     gflops_one: float

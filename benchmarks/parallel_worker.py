@@ -215,7 +215,7 @@ def main(library: str, rank: int, size: int, seconds: float) -> None:
 
 if __name__ == "__main__":
     root = str(Path(__file__).resolve().parent.parent)
-    # An installed gemel goes before the source tree, whose core may not be compiled.
+    # Prefer an installed gemel to the source tree, whose core may not be compiled.
     sys.path[:] = [e for e in sys.path if e not in ("", root, f"{root}/benchmarks")] + [root]
     name, count = sys.argv[1], int(sys.argv[2])
     place = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("PMI_RANK") or

@@ -21,7 +21,7 @@ Sizes = tuple[int, ...]
 WORKLOADS = {workload.kind: workload for workload in (LSTM, LSTM_TRAIN)}
 
 
-#: The least operations of an exponential: reducing its argument, and a polynomial.
+#: The fewest floating-point operations of an exponential: range reduction and a polynomial.
 EXPONENTIAL = 20
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 ROOT = str(Path(__file__).resolve().parent.parent)
-# An installed gemel goes before the source tree, whose core may not be compiled.
+# Prefer an installed gemel to the source tree, whose core may not be compiled.
 sys.path[:] = [entry for entry in sys.path if entry not in ("", ROOT)] + [ROOT]
 
 from benchmarks.cases import Case  # noqa: E402
