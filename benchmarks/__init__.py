@@ -1,1 +1,1 @@
-"""gemel beside its peers: `python -m benchmarks mlp|issue|train|cold|compile`, see README.md."""
+"""Measures gemel and other libraries: `python -m benchmarks NAME ...`, see README.md."""

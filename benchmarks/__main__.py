@@ -1,4 +1,4 @@
-"""The command line: `python -m benchmarks mlp|issue|train|cold|compile|devices|engine|...`."""
+"""The command line: `python -m benchmarks NAME ...`; README.md describes each name."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def arguments() -> argparse.Namespace:
     )
     parser.add_argument("what", nargs="+", choices=tuple(RUNNERS))
     parser.add_argument(
-        "--runs", type=int, help="rounds of processes (default 5; 3 for train and compile)"
+        "--runs", type=int, help="rounds of processes (default: 1 to 9, depending on the name)"
     )
-    parser.add_argument("--quick", action="store_true", help="two short rounds, nothing slow")
+    parser.add_argument("--quick", action="store_true", help="few short rounds, no slow contenders")
     parser.add_argument(
         "--shapes",
         type=int,
@@ -109,7 +109,7 @@ def run_mlp(session: Session) -> None:
 
 
 def run_shapes(session: Session, count: int) -> None:
-    """Random networks: how far each is from its floor, and how evenly."""
+    """Random networks: how far each is from its floor, and how much that varies."""
     if session.machine is None:
         sys.exit("the floors need a C++ compiler")
     session.options.only = session.options.only or "gemel hybridized,numpy"
@@ -143,7 +143,7 @@ def run_shapes(session: Session, count: int) -> None:
 
 
 def run_issue(session: Session) -> None:
-    """What it costs to issue an operation."""
+    """The cost of issuing an operation."""
     results = session.measure(workloads.ADD, repeats=100, seconds=0.0, rounds=7)
     print_results("y = x + 1 on (1, 2), 1000 then wait", results, "us per op", 1.0, issue=True)
     results = session.measure(workloads.DOT, repeats=5, seconds=0.0, rounds=5)
@@ -153,7 +153,7 @@ def run_issue(session: Session) -> None:
 
 
 def run_train(session: Session) -> None:
-    """Training loops without a barrier: a large network, and a small one."""
+    """Training loops that do not wait after each batch: a large network and a small one."""
     for workload, unit, scale in (
         (workloads.TRAIN, "s", 1e-6 * workloads.TRAIN.count),
         (workloads.TRAIN_SMALL, "us a step", 1.0),
@@ -179,7 +179,7 @@ def run_lstm(session: Session) -> None:
 
 
 def run_resnet(session: Session) -> None:
-    """ResNet-18 as a whole: a picture alone on one core, several on two, and training."""
+    """The whole ResNet-18: inference of one picture on one core and of eight on two; training."""
     for workload in (residual.INFERENCE, residual.TOGETHER, residual.TRAINING):
         floor = session.floor(residual.floor, workload)
         results = session.measure(workload, repeats=4, seconds=0.0, rounds=3)
@@ -190,7 +190,7 @@ def run_resnet(session: Session) -> None:
 
 
 def run_engine(session: Session) -> None:
-    """What the engine promises; how far ahead of the peers it issues; instructions of a call."""
+    """The guarantees of the engine, the instructions of a call, and issuing beside the peers."""
     options = session.options
     rounds = options.runs or (1 if options.quick else 5)
     session.failed |= engine.run(rounds)
@@ -202,13 +202,13 @@ def run_engine(session: Session) -> None:
 
 
 def run_devices(session: Session) -> None:
-    """Data-parallel training beside training on one device."""
+    """Data-parallel training on two devices, compared with one."""
     options = session.options
     session.failed |= devices.run(options.runs or (1 if options.quick else 5))
 
 
 def run_parallel(session: Session) -> None:
-    """Data-parallel training by two workers beside one, and beside the peers."""
+    """Data-parallel training by two workers, compared with one worker and with the peers."""
     options = session.options
     rounds, seconds = (1, 0.5) if options.quick else (5, 2.0)
     session.failed |= parallel.run(options.runs or rounds, seconds, options.only, session.machine)
@@ -222,35 +222,35 @@ def run_cold(session: Session) -> None:
 
 
 def run_compile(session: Session) -> None:
-    """The first result of programs, and what has to be made for it."""
+    """The first results of programs, which include tracing and compiling them."""
     options = session.options
     rounds = options.runs or (1 if options.quick else 3)
     session.failed |= compiling.run(rounds, options.quick, options.only)
 
 
 def run_ufuncs(session: Session) -> None:
-    """The functions of arrays beside NumPy's."""
+    """Array functions, compared with NumPy's."""
     options = session.options
     rounds = options.runs or (1 if options.quick else 5)
     session.failed |= ufuncs.run(rounds, options.quick, options.only)
 
 
 def run_operations(session: Session) -> None:
-    """What networks are made of beside torch."""
+    """The operations that networks are made of, compared with torch's."""
     options = session.options
     rounds, seconds = (1, 0.05) if options.quick else (3, 0.2)
     session.failed |= operations.run(options.runs or rounds, seconds, options.processor_time)
 
 
 def run_data(session: Session) -> None:
-    """Images a second out of DataLoader."""
+    """Images a second from DataLoader."""
     options = session.options
     rounds = options.runs or (1 if options.quick else 3)
     session.failed |= data.run(rounds, options.quick, options.only, session.machine)
 
 
 def run_kernels(session: Session) -> None:
-    """Operations on arrays one by one, beside the peers."""
+    """Single operations, compared with the peers."""
     options = session.options
     runs, turns, seconds = (1, 2, 0.02) if options.quick else (3, 3, 0.1)
     effort = Effort(options.runs or runs, turns, seconds, options.processor_time)
@@ -258,7 +258,7 @@ def run_kernels(session: Session) -> None:
 
 
 def run_sweep(session: Session) -> None:
-    """Random shapes and their floors."""
+    """Operations on random shapes, compared with their floors."""
     options = session.options
     seconds, count = (0.005, 30) if options.quick else (0.02, 200)
     effort = Effort(options.runs or 1, 1, seconds, options.processor_time)

@@ -18,23 +18,23 @@ class Case:
     adjustable = False
 
     def reset(self) -> None:
-        """Bring the case back to its initial state before a timed run."""
+        """Restore the initial state of the case before a timed run."""
 
     def issue(self) -> Any:
-        """Start all calls; return what stands for their results."""
+        """Start all calls. Returns their results, which may not be ready."""
         raise NotImplementedError
 
     def finish(self, pending: Any) -> Any:
-        """Wait until every result is there."""
+        """Wait until every result is ready."""
         return pending
 
     def values(self, results: Any) -> list[float]:
-        """Numbers computed from all the results, the same for every right contender."""
+        """Numbers computed from all results, the same for every contender that is right."""
         raise NotImplementedError
 
 
 class Calls(Case):
-    """`function` called on the inputs in turn; every result is kept, waited for and checked."""
+    """Calls `function` on the inputs in turn. Every result is kept, waited for and checked."""
 
     adjustable = True
 
@@ -115,7 +115,7 @@ class Products(Case):
         return pending
 
     def values(self, results: Any) -> list[float]:
-        """Mean and deviation in units of sqrt(n): near 0 and 1 whoever draws the numbers."""
+        """Mean and deviation in units of sqrt(n): near 0 and 1 with any random generator."""
         arrays = [self.to_numpy(result).astype(numpy.float64) for result in results]
         scale = arrays[0].shape[0] ** 0.5
         means = [float(array.mean()) / scale for array in arrays]
@@ -126,7 +126,7 @@ class Products(Case):
 
 
 class Training(Case):
-    """A training loop over a fixed set of batches; `step` returns the loss, unawaited."""
+    """A training loop over fixed batches. `step` returns the loss without waiting for it."""
 
     def __init__(
         self,
@@ -162,7 +162,10 @@ class Training(Case):
 
 
 class Single(Case):
-    """One awaited call on what `before` gives, which is not timed."""
+    """One call that waits for its results. Its argument is what `before` returns.
+
+    `before` runs before each call, and its time is not part of the call's.
+    """
 
     def __init__(
         self,
@@ -176,7 +179,7 @@ class Single(Case):
         self.given: Any = None
 
     def reset(self) -> None:
-        self.given = None  # its memory is free before more is taken
+        self.given = None  # free the memory before more is allocated
         self.given = self.before()
 
     def issue(self) -> Any:

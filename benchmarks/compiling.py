@@ -1,4 +1,4 @@
-"""`compile`: how long a first result takes, nothing kept on disk and everything."""
+"""`compile`: the time to the first result, with an empty and with a full cache on disk."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NORMS = Workload("norms", sizes=(64,), batch=32, threads=2, tolerance=2e-2)
 CHAIN = Workload("chain", sizes=(64,), threads=2)
 PICTURE = Workload("picture", sizes=(3, 224, 224), threads=2, count=1, tolerance=1e-3)
 
-#: What is run, and how it is called.
+#: The cases: their titles and workloads.
 CASES: tuple[tuple[str, Workload], ...] = (
     ("one operation", Workload("op", sizes=(64, 64), threads=2)),
     ("mlp 512-256-128-2", Workload("net", sizes=(512, 256, 128, 2), threads=2)),
@@ -34,12 +34,16 @@ CASES: tuple[tuple[str, Workload], ...] = (
     ("ResNet-18, one picture", PICTURE),
     ("40 batch sizes", Workload("batches", sizes=(64, 128, 10), threads=2, count=40)),
 )
-#: Pairs of cases of which the second is so many times as much work as the first.
+#: Pairs of cases, and how many times as much work the second is as the first.
 GROWTHS = ((3, 4, 10), (5, 7, 16))
 
 
 class Firsts(NamedTuple):
-    """What the processes of one contender found, in milliseconds; `cold` with nothing on disk."""
+    """The times that the processes of one contender measured, in milliseconds.
+
+    `cold` is the first result with an empty cache on disk, `cached` with a full one, and `again` is
+    the median of later results.
+    """
 
     name: str
     cold: list[float]
@@ -51,7 +55,7 @@ class Firsts(NamedTuple):
 
 
 def start(name: str, workload: Workload, folder: Path) -> Answer | str:
-    """One process that keeps in `folder` what it keeps; its answer, or why there is none."""
+    """Run a process with its caches in `folder`. Returns its answer, or why there is none."""
     environment = {
         **environment_of(workload.threads),
         "GEMEL_CACHE": str(folder / "gemel"),
@@ -65,7 +69,7 @@ def start(name: str, workload: Workload, folder: Path) -> Answer | str:
 
 
 def add_round(found: Firsts, workload: Workload) -> Firsts:
-    """`found` with two more processes in it, of which the second finds what the first has kept."""
+    """Add the times of two more processes. The second uses the caches that the first filled."""
     with tempfile.TemporaryDirectory() as folder:
         for kept in (False, True):
             answer = start(found.name, workload, Path(folder))
@@ -85,9 +89,9 @@ def add_round(found: Firsts, workload: Workload) -> Firsts:
 
 
 def measure(workload: Workload, names: list[str], rounds: int) -> list[Firsts]:
-    """All contenders in turn, those marked that computed something else than the first sound one.
+    """Measure all contenders in turn, and mark those whose results are wrong.
 
-    gemel comes last among equals: peers, where there are any, say what is right.
+    Results are compared with those of a peer or, if all peers failed or are missing, of gemel.
     """
     results = {name: Firsts(name, [], [], []) for name in names}
     for _ in range(rounds):
@@ -106,7 +110,7 @@ def measure(workload: Workload, names: list[str], rounds: int) -> list[Firsts]:
 
 
 def print_case(title: str, results: list[Firsts]) -> None:
-    """One case: medians in milliseconds."""
+    """Print one case: medians in milliseconds."""
     print(f"## {title}\n")
     peers = [r for r in results if not BY_NAME[r.name].ours and not r.failure]
     best = min((median(r.cached) for r in peers), default=None)
@@ -127,7 +131,7 @@ def print_case(title: str, results: list[Firsts]) -> None:
 
 
 def print_growths(results: list[list[Firsts]]) -> None:
-    """How many times as long the greater of two cases takes, for our own contenders."""
+    """Print how many times as long the larger of two cases takes, for gemel only."""
     rows = []
     for less, more, times in GROWTHS:
         for a in results[less]:
@@ -143,7 +147,7 @@ def print_growths(results: list[list[Firsts]]) -> None:
 
 
 def run(rounds: int, quick: bool, only: str | None) -> bool:
-    """Measure and print all cases; whether gemel failed in one."""
+    """Measure and print all cases. Returns whether gemel failed in one."""
     found: list[list[Firsts]] = []
     for title, workload in CASES:
         names = contenders_of(workload.kind, quick)

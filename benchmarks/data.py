@@ -1,4 +1,4 @@
-"""`data`: images a second out of DataLoader, gemel's and torch's, with the same transforms."""
+"""`data`: images a second from the DataLoaders of gemel and torch, with the same transforms."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ WORKERS = (0, 2)
 
 
 class Pictures(NamedTuple):
-    """A data set, what is done to each picture, and how near the sums of an epoch must come."""
+    """A data set, the transforms of its pictures, and the tolerance for the sums of an epoch."""
 
     name: str
     title: str
     count: int
     batch: int
-    #: Bytes read and written for each picture, at the least.
+    #: The least bytes to read and write for each picture; 0 for files, which are decoded.
     traffic: int
     tolerance: float
 
@@ -50,7 +50,7 @@ FILES = Pictures(
 
 
 def photograph(draw: numpy.random.RandomState) -> Any:
-    """A picture with the detail of a photograph, not of noise: colours that change slowly."""
+    """A picture that has detail like a photograph, not like noise: its colours change slowly."""
     coarse = draw.randint(0, 256, (12, 16, 3)).astype("float32")
     smooth = numpy.kron(coarse, numpy.ones((32, 32, 1), "float32"))[:375, :500]
     for axis in (0, 1):
@@ -60,8 +60,8 @@ def photograph(draw: numpy.random.RandomState) -> Any:
 
 
 def prepare() -> None:
-    """Write the pictures, once: arrays for two of the data sets, files for the third."""
-    # An installed gemel goes before the source tree, whose core may not be compiled.
+    """Write the pictures if they are missing: arrays for two data sets, files for the third."""
+    # Prefer an installed gemel to the source tree, whose core may not be compiled.
     sys.path[:] = [entry for entry in sys.path if entry not in ("", str(ROOT))] + [str(ROOT)]
     FOLDER.mkdir(parents=True, exist_ok=True)
     draw = numpy.random.RandomState(0)
@@ -91,7 +91,7 @@ def prepare() -> None:
 def measure(
     pictures: Pictures, workers: int, libraries: list[str], rounds: int, epochs: int
 ) -> tuple[dict[str, list[float]], bool]:
-    """Images a second of each process of each library; whether their sums agreed."""
+    """The images a second of each process, and whether gemel ran and all sums agreed."""
     speeds: dict[str, list[float]] = {library: [] for library in libraries}
     sums: list[list[float]] = []
     sound = True
@@ -112,7 +112,10 @@ def measure(
 
 
 def floor_of(pictures: Pictures, machine: Machine | None) -> float:
-    """Images a second that memory, or of files decoding alone on two cores, allows."""
+    """The most images a second that this machine allows.
+
+    The limit is the memory's bandwidth or, for files, decoding them on two cores.
+    """
     if pictures.traffic:
         return machine.memory_gbs * 1e9 / pictures.traffic if machine else 0.0
     command = [sys.executable, "-m", "benchmarks.data_worker", "decode", "files", "1", "0", "1"]
@@ -121,7 +124,7 @@ def floor_of(pictures: Pictures, machine: Machine | None) -> float:
 
 
 def run(rounds: int, quick: bool, only: str | None, machine: Machine | None) -> bool:
-    """Measure all data sets and print a table; whether gemel failed."""
+    """Measure all data sets and print a table. Returns whether something failed."""
     prepare()
     libraries = [
         library

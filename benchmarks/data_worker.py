@@ -1,4 +1,4 @@
-"""One library on one data set of `data`, in a process of its own; prints one JSON line.
+"""Measures one library on one data set of `data`; prints one line of JSON.
 
 `python -m benchmarks.data_worker LIBRARY PICTURES BATCH WORKERS EPOCHS`
 """
@@ -13,7 +13,7 @@ from statistics import median
 from typing import Any
 
 ROOT = str(Path(__file__).resolve().parent.parent)
-# An installed gemel goes before the source tree, whose core may not be compiled.
+# Prefer an installed gemel to the source tree, whose core may not be compiled.
 sys.path[:] = [entry for entry in sys.path if entry not in ("", ROOT)] + [ROOT]
 
 import numpy  # noqa: E402
@@ -28,7 +28,7 @@ def arrays(name: str) -> tuple[Any, Any]:
 
 
 def gemel_loader(name: str, batch: int, workers: int) -> Any:
-    """gemel's, as its users write it."""
+    """gemel's loader, as users write it."""
     from gemel.gluon import data
     from gemel.gluon.data.vision import ImageFolderDataset, transforms
 
@@ -46,7 +46,7 @@ def gemel_loader(name: str, batch: int, workers: int) -> Any:
 
 
 def torch_loader(name: str, batch: int, workers: int) -> Any:
-    """torch's, with the transforms as torchvision does them."""
+    """torch's loader, with the transforms as torchvision implements them."""
     import torch
 
     torch.set_num_threads(1 if workers else 2)
@@ -104,7 +104,7 @@ def torch_loader(name: str, batch: int, workers: int) -> Any:
 
 
 class Decoding:
-    """The files, decoded and nothing else: what no loader can do without."""
+    """Decodes the files and nothing else: the least that a loader must do."""
 
     def __iter__(self) -> Any:
         from PIL import Image
@@ -115,7 +115,7 @@ class Decoding:
 
 
 def epoch(loader: Any) -> tuple[float, list[float]]:
-    """Seconds of an epoch in which every picture is read; the sums of pictures and labels."""
+    """The seconds of an epoch, and means over its pictures and labels to compare libraries by."""
     begin = time.perf_counter()
     total, squares, labels, count = 0.0, 0.0, 0.0, 0
     for x, y in loader:
@@ -126,7 +126,7 @@ def epoch(loader: Any) -> tuple[float, list[float]]:
 
 
 def main() -> None:
-    """Run epochs, the first of which does not count, and print what they took."""
+    """Run epochs, the first of which does not count, and print their median time."""
     library, name = sys.argv[1:3]
     batch, workers, epochs = map(int, sys.argv[3:6])
     makers = {"gemel": gemel_loader, "torch": torch_loader}

@@ -1,8 +1,8 @@
 """Data-parallel training on two logical devices: `python -m benchmarks devices`.
 
-The seed's network 512-256-128-2 with a batch of 4096: on one device with a core, on two with a core
-each, on one with two cores, in turns. Processor time is told, too: it stays meaningful where other
-programs compute beside.
+A 512-256-128-2 network is trained with a batch of 4096 on one device with one core, on two devices
+with one core each, and on one device with two cores, in turns. Processor time is measured, too: it
+remains meaningful while other programs run.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PROMISES = (
 
 
 def stepper(numbers: list[int]) -> tuple[Callable[[], None], list[object]]:
-    """A training step on some devices, and the parameters it changes."""
+    """A training step on some devices, and the parameters that it changes."""
     from gemel import autograd, cpu, gluon, init, np
     from gemel.gluon import nn
 
@@ -57,7 +57,7 @@ def stepper(numbers: list[int]) -> tuple[Callable[[], None], list[object]]:
 
 
 def training() -> Figures:
-    """The three ways in turns, the least of each: what disturbs a machine only adds."""
+    """Time the three ways in turns. The minimum counts, because other programs only add time."""
     from gemel import cpu, device, np, npx
 
     (alone, whole), (both, split) = stepper([0]), stepper([0, 1])
@@ -98,7 +98,7 @@ CASES: dict[str, Callable[[], Figures]] = {"training": training}
 
 
 def run(rounds: int) -> bool:
-    """Measure every promise and print them; whether one was broken."""
+    """Measure and print every promise. Returns whether one was broken."""
     return report("data-parallel training", "benchmarks.devices", PROMISES, list(CASES), rounds)
 
 

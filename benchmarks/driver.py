@@ -1,4 +1,4 @@
-"""Runs contenders in processes of their own, in turn, and compares their results."""
+"""Runs each contender in its own process, in turns, and compares their results."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ class Result(NamedTuple):
 
     @property
     def done_us(self) -> float:
-        """Median over the processes."""
+        """The time until results are ready: the median over the processes."""
         return median(self.done)
 
     @property
     def issue_us(self) -> float:
-        """Median over the processes."""
+        """The time until the call returns: the median over the processes."""
         return median(self.issue)
 
     @property
@@ -50,7 +50,7 @@ class Result(NamedTuple):
 
 
 def peers_interpreter() -> str:
-    """The Python that has the peers: GEMEL_PEERS, .venv-peers or, failing these, this one."""
+    """The Python that has the peers: GEMEL_PEERS, else .venv-peers, else this one."""
     named = os.environ.get("GEMEL_PEERS")
     if named:
         path = Path(named)
@@ -65,14 +65,14 @@ def interpreter_of(name: str) -> str:
 
 
 def importable(interpreter: str, modules: tuple[str, ...]) -> bool:
-    """Whether `interpreter` finds all `modules`, an installed one or this source tree's."""
+    """Whether `interpreter` finds all `modules`, installed or in this source tree."""
     script = "import sys; from importlib.util import find_spec as find; "
     script += "sys.exit(any(find(name) is None for name in sys.argv[1:]))"
     return subprocess.run([interpreter, "-c", script, *modules], cwd=ROOT).returncode == 0
 
 
 def contenders_of(kind: str, quick: bool) -> list[str]:
-    """Who takes part in a workload on this machine."""
+    """The installed contenders of a workload. Prints the names of those not installed."""
     names = []
     for name in TAKING_PART[kind]:
         contender = BY_NAME[name]
@@ -86,7 +86,7 @@ def contenders_of(kind: str, quick: bool) -> list[str]:
 
 
 def environment_of(threads: int) -> dict[str, str]:
-    """Variables that keep every library to `threads` threads."""
+    """The environment that limits every library to `threads` threads."""
     environment = dict(os.environ)
     for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         environment[variable] = str(threads)
@@ -100,7 +100,7 @@ def environment_of(threads: int) -> dict[str, str]:
 
 
 def held(command: list[str], threads: int) -> list[str]:
-    """A command kept to one core where one thread is measured: variables do not stop helpers."""
+    """Pin a command to one core if one thread is measured: variables do not limit all threads."""
     tool = shutil.which("taskset") if threads == 1 else None
     if tool is None:
         return command
@@ -108,14 +108,14 @@ def held(command: list[str], threads: int) -> list[str]:
 
 
 def run_once(name: str, workload: Workload, repeats: int, seconds: float) -> Answer | str:
-    """One process; its answer, or why there is none."""
+    """Run one process. Returns its answer, or a text that says why there is none."""
     options = {**workload._asdict(), "repeats": repeats, "seconds": seconds}
     command = [interpreter_of(name), "-m", "benchmarks.worker", name, json.dumps(options)]
     return answer_of(held(command, workload.threads), environment_of(workload.threads))
 
 
 def answer_of(command: list[str], environment: dict[str, str]) -> Answer | str:
-    """What a process prints last, as JSON; or, as a text, why there is no answer."""
+    """The last line a process prints, from JSON, or a text that says why there is no answer."""
     try:
         process = subprocess.run(
             command,
@@ -139,7 +139,7 @@ def in_turns(
     threads: int,
     rounds: int,
 ) -> dict[str, list[Any]]:
-    """The answers of a module run by each library's interpreter, with these arguments: in turns."""
+    """Run a module for each library, with its arguments, in turns. Returns the answers."""
     answers: dict[str, list[Any]] = {library: [] for library in arguments}
     environment = environment_of(threads)
     for _ in range(rounds):
@@ -154,7 +154,7 @@ def in_turns(
 
 
 def reason(process: subprocess.CompletedProcess[str]) -> str:
-    """Why a process failed: the last exception it printed, else its last line."""
+    """Why a process failed: the last exception that it printed, else its last line."""
     lines = process.stderr.strip().splitlines() or [f"exit status {process.returncode}"]
     exceptions = [line for line in lines if re.match(r"[\w.]+(Error|Exception|Interrupt)\b", line)]
     return (exceptions or lines)[-1]
@@ -180,7 +180,7 @@ def measure(
 
 
 def add_answer(result: Result, answer: Answer | str, tolerance: float) -> Result:
-    """`result` with one more process's answer in it."""
+    """`result` with the answer of one more process."""
     if isinstance(answer, str):
         return result._replace(failure=answer)
     values = [float(value) for value in answer["values"]]
@@ -198,7 +198,7 @@ def agree(left: list[float], right: list[float], tolerance: float) -> bool:
 
 
 def compare(results: list[Result], tolerance: float) -> list[Result]:
-    """Mark as failed whoever differs from what most others computed."""
+    """Mark contenders as failed whose results differ from the median of all."""
     lengths = [len(result.values) for result in results if not result.failure]
     if not lengths:
         return results

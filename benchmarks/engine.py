@@ -1,7 +1,7 @@
-"""What the engine promises, measured: `python -m benchmarks engine`.
+"""The guarantees of the engine, measured: `python -m benchmarks engine`.
 
-Every case runs in processes of its own, which take turns; figures are medians over the processes,
-and each case checks what it computed.
+Each case runs in processes of its own, which take turns. Figures are medians over the processes,
+and each case checks what it has computed.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ Figures = dict[str, float]
 
 
 class Promise(NamedTuple):
-    """A figure of a case, and the bound it must keep; `limit` None for figures only shown."""
+    """A figure of a case and its bound. Figures with the `limit` None are only shown."""
 
     case: str
     figure: str
@@ -64,7 +64,7 @@ def seconds(function: Callable[[], Any]) -> float:
 
 
 def behind() -> Figures:
-    """Small work behind twenty queued products of 1500 x 1500."""
+    """Small operations issued behind twenty queued products of 1500 x 1500."""
     from gemel import cpu, np, npx
 
     a = np.random.normal(size=(1500, 1500))
@@ -134,7 +134,7 @@ def devices() -> Figures:
 
 
 def link() -> Figures:
-    """Computing and copying overlapped; a CPU and a simulated GPU at once."""
+    """Overlap of computing and copying; a CPU and a simulated GPU at once."""
     from gemel import cpu, device, gpu, np, npx
 
     device.cores(0, 1)
@@ -238,7 +238,7 @@ CASES: dict[str, Callable[[], Figures]] = {
 
 
 def once(module: str, case: str) -> Figures:
-    """One case in a process of its own."""
+    """Run one case in a process of its own. Returns its figures."""
     process = subprocess.run(
         [sys.executable, "-m", module, case],
         cwd=ROOT,
@@ -253,14 +253,14 @@ def once(module: str, case: str) -> Figures:
 
 
 def run(rounds: int) -> bool:
-    """Measure every promise and print them; whether one was broken."""
+    """Measure and print every promise. Returns whether one was broken."""
     return report("what the engine promises", "benchmarks.engine", PROMISES, list(CASES), rounds)
 
 
 def report(
     title: str, module: str, promises: tuple[Promise, ...], cases: list[str], rounds: int
 ) -> bool:
-    """The promises about the cases of a module as a table; whether one was broken."""
+    """Measure a module's cases and print its promises. Returns whether one was broken."""
     found: dict[str, list[Figures]] = {case: [] for case in cases}
     for _ in range(rounds):
         for case in cases:

@@ -1,4 +1,4 @@
-"""The first result of one contender, in a process of its own; prints one JSON line.
+"""Measures the first result of one contender; prints one line of JSON.
 
 `python -m benchmarks.first CONTENDER WORKLOAD` where WORKLOAD is the JSON of a Workload's fields.
 """
@@ -15,18 +15,18 @@ from pathlib import Path
 from typing import Any
 
 ROOT = str(Path(__file__).resolve().parent.parent)
-# An installed gemel goes before the source tree, whose core may not be compiled.
+# Prefer an installed gemel to the source tree, whose core may not be compiled.
 sys.path[:] = [entry for entry in sys.path if entry not in ("", ROOT)] + [ROOT]
 
 from benchmarks import contenders  # noqa: E402
 from benchmarks.workloads import Workload, workload_from  # noqa: E402
 
-#: Computes a workload anew and reads its results.
+#: Computes a workload from the start and reads its results.
 Run = Callable[[], list[float]]
 
 
 def build(name: str, workload: Workload) -> tuple[Run, Callable[[], Any]]:
-    """What runs a workload, its data there already, and counts the kernels made so far."""
+    """Prepare a workload. Returns a function that runs it, and one that counts kernels made."""
     library = contenders.BY_NAME[name].requires[0]
     module = importlib.import_module(f"benchmarks.contenders.{library}_first")
     if workload.kind != "picture":
@@ -36,10 +36,10 @@ def build(name: str, workload: Workload) -> tuple[Run, Callable[[], Any]]:
 
 
 def main() -> None:
-    """Time the first run, which compiles what there is to compile, and the next two."""
+    """Time the first run, which compiles whatever it needs, and the next two."""
     run, kernels = build(sys.argv[1], workload_from(json.loads(sys.argv[2])))
     before = kernels()
-    # What the imports have left is not looked through in any contender's call.
+    # So that no timed call of any contender has to collect what the imports left.
     gc.collect(0)
     times = []
     made = None

@@ -1,5 +1,5 @@
-// What this machine can do at best: products, and reading from the second-level cache.
-// Prints one JSON line. Compiled with -O3 -march=native by machine.py.
+// Measures the limits of this machine: multiply-adds, and reading from the caches and from memory.
+// Prints one line of JSON. Compiled with -O3 -march=native by machine.py.
 
 #include <algorithm>
 #include <cstdio>
@@ -21,11 +21,11 @@ constexpr int kChains = 16;
 
 typedef float Vector __attribute__((vector_size(kBytes)));
 
-// Of the processor, not of the clock on the wall: other programs make no machine slower.
+// Processor time, not wall-clock time: other programs must not make the machine look slower.
 double seconds() { return double(std::clock()) / CLOCKS_PER_SEC; }
 
-// Sixteen independent chains of multiply-add keep every unit busy. The indices are constants, so
-// that the chains live in registers.
+// Sixteen independent chains of multiply-adds keep every unit busy. The indices are constants, so
+// that the compiler keeps the chains in registers.
 template <size_t... i>
 void multiply_add(long rounds, float* sink, std::index_sequence<i...>) {
   Vector chain[sizeof...(i)];
@@ -61,7 +61,7 @@ double gflops(int threads) {
   return best;
 }
 
-// One pass over `count` vectors with eight independent sums.
+// One pass over `count` vectors, with eight independent sums.
 template <size_t... i>
 Vector sum_of(const Vector* data, size_t count, std::index_sequence<i...>) {
   Vector sum[sizeof...(i)] = {};
@@ -73,7 +73,7 @@ Vector sum_of(const Vector* data, size_t count, std::index_sequence<i...>) {
   return total;
 }
 
-// So many passes over the same `count` vectors.
+// Reads the same `count` vectors `passes` times.
 float read(const Vector* data, size_t count, int passes) {
   float result = 0;
   for (int pass = 0; pass < passes; ++pass) {
@@ -83,7 +83,7 @@ float read(const Vector* data, size_t count, int passes) {
   return result;
 }
 
-// Each of `threads` reads `bytes` of its own again and again; GB/s of all together.
+// The bandwidth in GB/s of all threads together, each of which reads `bytes` of its own repeatedly.
 double read_bandwidth(size_t bytes, int threads) {
   size_t count = bytes / kBytes / 8 * 8;
   std::vector<Vector*> data(threads);
@@ -111,7 +111,7 @@ double read_bandwidth(size_t bytes, int threads) {
   return best;
 }
 
-// The arguments are footprints in bytes, at which one core's reading is measured besides.
+// The arguments are more footprints in bytes at which to measure the read bandwidth of one core.
 int main(int count, char** arguments) {
   int threads = std::max(1u, std::thread::hardware_concurrency());
   std::printf(

@@ -1,9 +1,10 @@
-"""How many instructions a call takes: counted by valgrind, compared with what is kept.
+"""Counts the instructions of a call with valgrind, and compares them with recorded counts.
 
-`instructions.json` holds, for a call done inline and for one handed over, the count on the issuing
-thread before tracing, lanes and links came into the engine, and the count now. Counts do not depend
-on the machine's load, so a difference of a few instructions can be seen. The kernels are compiled
-for AVX2 here, which valgrind can run.
+`instructions.json` has the counts on the issuing thread for a call that runs inline and for one
+that is handed to a worker: `before`, when the engine had no tracing, lanes and links yet, and
+`now`. To record new counts as `now`: `python -m benchmarks.instructions --update`. Counts do not
+depend on the load of the machine, so a difference of a few instructions is visible. The kernels are
+compiled for AVX2, which valgrind can run.
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from benchmarks.machine import ROOT
 from benchmarks.table import print_rows
 
 KEPT = Path(__file__).with_name("instructions.json")
-#: How much more than the kept count from before is allowed, and how far counts drift by themselves.
+#: The largest allowed ratio to the count from before; counts also vary a little by themselves.
 ALLOWED = 1.05
-#: Calls in the two runs whose difference is taken.
+#: The numbers of calls in two runs. Their difference excludes the start of the process.
 RUNS = {"inline": (2000, 42000), "queued": (100, 900)}
 
 PROGRAM = """
@@ -43,11 +44,11 @@ if kind == "queued":
 
 
 def count(kind: str, calls: int, folder: str) -> int:
-    """Instructions of the main thread of one run."""
+    """The instructions of the main thread in one run."""
     output = Path(folder) / f"{kind}-{calls}"
     command = ["valgrind", "--tool=callgrind", "--separate-threads=yes"]
     command += [f"--callgrind-out-file={output}", sys.executable, "-c", PROGRAM, str(calls), kind]
-    # The checkout comes last: it may hold no compiled core.
+    # The source tree comes last, because its core may not be compiled.
     paths = [entry for entry in sys.path if entry not in ("", str(ROOT))]
     environment = {
         **os.environ,
@@ -65,15 +66,15 @@ def count(kind: str, calls: int, folder: str) -> int:
 
 
 def per_call(kind: str) -> float:
-    """Instructions of one call."""
+    """The instructions of one call."""
     few, many = RUNS[kind]
     with tempfile.TemporaryDirectory() as folder:
-        count(kind, few, folder)  # fills the kernel cache
+        count(kind, few, folder)  # fill the kernel cache
         return (count(kind, many, folder) - count(kind, few, folder)) / (many - few)
 
 
 def run(update: bool = False) -> bool:
-    """Count, compare and print; whether a call has become too long."""
+    """Count, compare and print. Returns whether a call takes too many instructions."""
     if shutil.which("valgrind") is None:
         print("instructions of a call: valgrind is not installed, left out\n")
         return False

@@ -1,4 +1,4 @@
-"""`kernels`: operations on arrays one by one, beside every peer that has them."""
+"""`kernels`: single operations, compared with every other library that has them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from benchmarks.turns import Effort, installed, measure
 
 LIST = Path(__file__).with_name("kernels.txt")
 LIBRARIES = ("gemel", "torch", "onnxruntime", "openvino", "jax", "numpy")
-#: Groups in which NumPy is asked, too.
+#: Groups in which NumPy takes part.
 NUMPY = ("products", "memory")
 
 
 class Row(NamedTuple):
-    """An operation of the list."""
+    """An operation from the list."""
 
     group: str
     name: str
     shape: Shape
 
 
-#: Rows and what each library measured.
+#: Rows, and what was measured of each library.
 Found = list[tuple[Row, dict[str, Result]]]
 
 
 def value_of(text: str) -> Any:
-    """The value of a setting: a name, a number, or several."""
+    """The value of a setting: a name, a number, or a list of numbers."""
     numbers = [int(part) for part in text.split(",") if part.isdecimal()]
     return text if not numbers else numbers if "," in text else numbers[0]
 
@@ -61,28 +61,28 @@ def rows_of(line: str) -> list[Row]:
 
 
 def rows() -> list[Row]:
-    """What is measured, in the order of the list."""
+    """All operations, in the order of the list."""
     lines = (line for line in LIST.read_text().splitlines() if line and line[0] != "#")
     return [row for line in lines for row in rows_of(line)]
 
 
 class Goal(NamedTuple):
-    """The median over some rows of our time, in units of the best of some peers."""
+    """A goal for the median, over some rows, of gemel's time as a ratio to the best peer's."""
 
     title: str
     chosen: Callable[[Row], bool]
     peers: tuple[str, ...]
     bound: float | None
-    #: What is compared: the call, or with what has to come before it.
+    #: Whether the time also includes what runs before the call (torch's forward pass).
     whole: bool = False
 
 
-#: What a pooling is compared with, and whose time counts.
+#: gemel's pooling is compared with the fastest copy of any library.
 COPIES = (("pool", ("gemel",)), ("copy", LIBRARIES))
 
 
 def network(row: Row) -> bool:
-    """Whether this is a layer of ResNet-18 or LeNet."""
+    """Whether a row is a layer of ResNet-18 or LeNet."""
     return row.group in ("resnet18", "lenet")
 
 
@@ -138,12 +138,12 @@ GOALS = (
 
 
 def sound(results: dict[str, Result], names: Sequence[str]) -> list[Result]:
-    """The results of these libraries that are there and right."""
+    """The results of these libraries that exist and are right."""
     return [results[name] for name in names if name in results and not results[name].failure]
 
 
 def ratios(goal: Goal, found: Found) -> list[float]:
-    """Our times in units of the best peer's, of each row the goal is about."""
+    """gemel's times as ratios to the best peer's, for each row that the goal is about."""
 
     def time(result: Result) -> float:
         return result.done_us + result.issue_us * goal.whole
@@ -156,7 +156,7 @@ def ratios(goal: Goal, found: Found) -> list[float]:
 def cells(
     row: Row, results: dict[str, Result], names: list[str], machine: Machine | None, threads: int
 ) -> list[str]:
-    """A row of the table: milliseconds of each, ours in units of the floor and of the best."""
+    """A table row: each library's milliseconds, and gemel's relative to floor and best peer."""
     times = []
     for name in names:
         result = results.get(name)
@@ -174,7 +174,7 @@ def cells(
 
 
 def print_group(found: Found, machine: Machine | None, threads: int) -> None:
-    """The rows of one group, forward passes and gradients apart."""
+    """Print the rows of one group, with separate tables for forward passes and gradients."""
     for gradients in (False, True):
         chosen = [(row, each) for row, each in found if row.shape.gradients == gradients]
         if not chosen:
@@ -190,7 +190,7 @@ def cores(threads: int) -> str:
 
 
 def print_goals(found: Found, threads: int) -> None:
-    """The medians, and what they shall be."""
+    """Print the medians and the goals."""
     table = []
     for goal in GOALS:
         all_ = ratios(goal, found)
@@ -207,7 +207,7 @@ def print_goals(found: Found, threads: int) -> None:
 
 
 def failures(found: Found) -> bool:
-    """Print who failed where; whether gemel is among them."""
+    """Print which libraries failed where. Returns whether gemel is among them."""
     ours = False
     for row, results in found:
         for result in results.values():
@@ -223,7 +223,7 @@ def run(
     machine: Machine | None,
     groups: list[str] | None = None,
 ) -> bool:
-    """Measure and print everything, or some groups; whether gemel failed in something."""
+    """Measure and print everything, or some groups. Returns whether gemel failed in any."""
     listed = [row for row in rows() if groups is None or row.group in groups]
     libraries = installed(LIBRARIES, only)
     failed = False

@@ -1,9 +1,9 @@
-"""The language models of the examples in torch: the same data in the same order, the same steps.
+"""The language models of the examples in torch: same data, same order, same steps.
 
     .venv-peers/bin/python benchmarks/language_torch.py lstm
     .venv-peers/bin/python benchmarks/language_torch.py transformer --seeds 0 1 2
 
-Prints the held-out perplexity of each seed and the mean, to hold beside what
+Prints the perplexity on held-out text for each seed, and the mean, to compare with what
 `examples/char_lstm.py` and `examples/transformer_lm.py` print.
 """
 
@@ -26,7 +26,7 @@ import language
 
 
 class Characters(nn.Module):
-    """`examples/char_lstm.py`."""
+    """The network of `examples/char_lstm.py`."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -65,7 +65,7 @@ class Layer(nn.Module):
 
 
 class Transformer(nn.Module):
-    """`examples/transformer_lm.py`."""
+    """The network of `examples/transformer_lm.py`."""
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -81,12 +81,12 @@ class Transformer(nn.Module):
         return self.output(self.norm(self.layers(self.dropout(y))))
 
 
-#: The network, its largest learning rate, and epochs.
+#: For each network: its class, largest learning rate, and number of epochs.
 MODELS = {"lstm": (Characters, 4e-3, 12), "transformer": (Transformer, 3e-3, 16)}
 
 
 def train(text: language.Text, kind: str, seed: int) -> float:
-    """The held-out perplexity."""
+    """Train a network. Returns its perplexity on the held-out text."""
     numpy.random.seed(seed)
     torch.manual_seed(seed)
     make, rate, epochs = MODELS[kind]

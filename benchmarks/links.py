@@ -1,8 +1,9 @@
-"""Processes behind links of 1 Gb/s: each has a network namespace of its own, behind one switch.
+"""Runs processes behind links of 1 Gb/s, each in a network namespace of its own, behind one switch.
 
-`python -m benchmarks.links` is started inside new namespaces (`unshare`), makes two more in them,
-with links shaped by `tc tbf`, and runs there what it reads as JSON. As MPI's starter reaches other
-machines by ssh, it reaches these by `python benchmarks/links.py enter ADDRESS COMMAND`.
+`run` starts this file again inside new namespaces (`unshare`). There it creates two more network
+namespaces, the places "near" and "far", whose links are shaped by `tc tbf`, and runs the jobs that
+it reads as JSON. MPI's launcher, which reaches other machines by ssh, reaches the places by
+`python benchmarks/links.py enter ADDRESS COMMAND`.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
-#: Each sends at this rate. A smaller burst would have every packet of 64 KB cut up by the sender's
-#: processor, which a network card does.
+#: The rate at which each place sends. With a smaller burst, the sender's processor would have to
+#: split each packet of 64 KB, which is usually the work of a network card.
 RATE = ("rate", "1gbit", "burst", "72k", "latency", "50ms")
 NAMES = ("near", "far")
 APART = ("unshare", "--map-root-user", "--net", "--mount")
@@ -27,12 +28,12 @@ PROBE = (
 )
 TIMEOUT_SECONDS = 280
 
-#: A process: where ("near", "far", or "" outside of both), its command, and its environment.
+#: A process: its place ("near", "far", or "" outside of both), its command and its environment.
 Job = dict[str, Any]
 
 
 def missing() -> str:
-    """Why there are no such links here; an empty text where there are."""
+    """Why this machine cannot make such links; an empty text if it can."""
     for tool in ("unshare", "ip", "tc"):
         if shutil.which(tool) is None:
             return f"there is no {tool}"
@@ -42,12 +43,12 @@ def missing() -> str:
 
 
 def address(name: str) -> str:
-    """Where others find a place."""
+    """The IP address of a place."""
     return f"10.78.0.{NAMES.index(name) + 1}"
 
 
 def run(jobs: list[Job], folder: str) -> tuple[list[tuple[int, str, str]], str]:
-    """Status, output and errors of each process; or, as a text, why there is nothing."""
+    """The status, output and errors of each job, and a text that says why there are none."""
     command = [*APART, sys.executable, str(Path(__file__).resolve()), "run"]
     try:
         done = subprocess.run(
@@ -72,7 +73,7 @@ def tell(*command: str) -> None:
 
 
 def build() -> None:
-    """The places, behind a switch which this process is at, too."""
+    """Create the places behind a switch, to which this process is connected, too."""
     tell("mount", "-t", "tmpfs", "tmpfs", "/run")
     tell("ip", "link", "set", "lo", "up")
     tell("ip", "link", "add", "switch", "type", "bridge")
@@ -90,7 +91,7 @@ def build() -> None:
 
 
 def start(job: Job) -> subprocess.Popen[str]:
-    """Start a process where it belongs."""
+    """Start a process at its place."""
     inside = ["ip", "netns", "exec", job["place"]] if job["place"] else []
     agent = f"{sys.executable} {Path(__file__).resolve()} enter"
     environment = {
@@ -106,7 +107,7 @@ def start(job: Job) -> subprocess.Popen[str]:
 
 
 def main() -> None:
-    """Build the links, run what is read, and print what came of it."""
+    """Create the links, run the jobs read from standard input, and print what they returned."""
     jobs = json.load(sys.stdin)
     build()
     children = [start(job) for job in jobs]
@@ -120,7 +121,7 @@ def main() -> None:
 
 
 def enter(host: str, command: list[str]) -> None:
-    """Be a command at a place, which has another host's name, too."""
+    """Become a command at a place, under a host name of its own."""
     name = NAMES[int(host.rpartition(".")[2]) - 1]
     text = f"hostname {name}; {' '.join(command)}"
     inside = ["ip", "netns", "exec", name, "unshare", "--uts", "sh", "-c", text]

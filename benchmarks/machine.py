@@ -1,4 +1,4 @@
-"""What this machine can do at best, measured by floor.cc; nothing when there is no compiler."""
+"""The limits of this machine, measured by floor.cc; unknown if there is no compiler."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ import numpy
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "benchmarks"
 
-#: What is taken to stay in a core's second-level cache, and in the third of all, where nothing is
-#: known of what lies between.
+#: Footprints that are taken to fit into a core's second-level cache, and into the third-level cache
+#: of all cores. The second is used only if bandwidths at `FOOTPRINTS` are not known.
 L2_BYTES, L3_BYTES = 1 << 20, 16 << 20
-#: Footprints at which one core's reading is measured: a rate does not hold for all that a cache is
-#: large enough for, since it shares it, and pages lie in it as they happen to.
+#: Footprints at which the read bandwidth of one core is measured. One rate for each cache is not
+#: enough: the core shares the cache, and where pages lie in it is a matter of chance.
 FOOTPRINTS = tuple(kib << 10 for kib in (256, 1024, 2048, 4096, 12288, 16384, 24576, 32768, 65536))
-#: Those of the rates that have names.
+#: The footprints of the bandwidths that are fields of `Machine`.
 NAMED_L2, NAMED_L3, NAMED_MEMORY = 656 << 10, 8 << 20, 256 << 20
 
 
 class Machine(NamedTuple):
-    """Peak products (GFLOP/s on one core and on all) and read bandwidths (GB/s on one core)."""
+    """Peak multiply-add rates (GFLOP/s) and read bandwidths (GB/s); on one core, or on all."""
 
     cores: int
     gflops_one: float
@@ -34,7 +34,7 @@ class Machine(NamedTuple):
     l3_gbs: float
     memory_gbs: float
     memory_gbs_all: float
-    #: At `FOOTPRINTS`, GB/s on one core.
+    #: Read bandwidths at `FOOTPRINTS`, GB/s on one core.
     reads_gbs: tuple[float, ...] = ()
 
     def flops_per_us(self, threads: int) -> float:
@@ -44,7 +44,7 @@ class Machine(NamedTuple):
         return self.gflops_all * 1e3 * min(threads, self.cores) / self.cores
 
     def bytes_per_us(self, footprint: int, threads: int) -> float:
-        """Bytes that `threads` cores read in a microsecond of data of `footprint` bytes."""
+        """Bytes per microsecond that `threads` cores read, from data of `footprint` bytes."""
         cores = min(threads, self.cores)
         if self.reads_gbs:
             return self._read_gbs(footprint, cores) * 1e3
@@ -55,8 +55,10 @@ class Machine(NamedTuple):
         return (self.memory_gbs if cores == 1 else self.memory_gbs_all) * 1e3
 
     def _read_gbs(self, footprint: int, cores: int) -> float:
-        """GB/s at a footprint, on the line between the measurements around it; less is read at
-        least as fast as more."""
+        """GB/s at a footprint, interpolated between the measurements around it.
+
+        A smaller footprint is taken to be read at least as fast as a larger one.
+        """
         memory = self.memory_gbs if cores == 1 else self.memory_gbs_all
         measured = [*zip(FOOTPRINTS, self.reads_gbs, strict=True)]
         measured += [(NAMED_L2, self.l2_gbs), (NAMED_L3, self.l3_gbs)]
@@ -68,7 +70,7 @@ class Machine(NamedTuple):
         return float(numpy.interp(footprint, [size for size, _ in points], rates))
 
     def or_better(self, other: Machine | None) -> Machine:
-        """The best of two measurements: other programs can only make one worse."""
+        """The better of two measurements, field by field: other programs only make them worse."""
         if other is None:
             return self
         pairs: Any = zip(self._fields, self, other, strict=True)
@@ -79,12 +81,12 @@ class Machine(NamedTuple):
 
     @property
     def l2_bytes_per_us(self) -> float:
-        """Bytes one core reads from its second-level cache in a microsecond."""
+        """Bytes per microsecond that one core reads from its second-level cache."""
         return self.l2_gbs * 1e3
 
 
 def measure_machine() -> Machine | None:
-    """Compile and run floor.cc; None when that is not possible."""
+    """Compile and run floor.cc. Returns None if that is not possible."""
     BUILD.mkdir(parents=True, exist_ok=True)
     program = BUILD / "floor"
     source = Path(__file__).with_name("floor.cc")

@@ -1,4 +1,4 @@
-"""What networks are made of, one by one and with their gradients, compiled: ratios to torch."""
+"""`operations`: operations of networks and their gradients, compiled, as ratios to torch."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from benchmarks.table import print_rows
 
 LIST = Path(__file__).with_name("operations.txt")
 LIBRARIES = ("gemel", "torch")
-#: Results agree within this: sums in float32 differ by the order they are made in.
+#: The tolerance of results: float32 sums depend on the order in which they are added up.
 TOLERANCE = 2e-3
 
 
 class Input(NamedTuple):
-    """An array an operation is given: float32, or whole numbers below a `limit` that is not 0."""
+    """An input array: float32, or whole numbers below `limit` if that is not 0."""
 
     name: str
     shape: tuple[int, ...]
@@ -24,7 +24,7 @@ class Input(NamedTuple):
 
 
 class Operation(NamedTuple):
-    """A line of the list; `ways` are the expressions by library."""
+    """A line of the list. `ways` has the expression for each library."""
 
     name: str
     inputs: list[Input]
@@ -33,7 +33,7 @@ class Operation(NamedTuple):
 
 
 def operations() -> list[Operation]:
-    """What is measured, in the order of the list."""
+    """All operations, in the order of the list."""
     found = []
     for line in LIST.read_text().splitlines():
         if not line or line.startswith("#"):
@@ -52,7 +52,7 @@ def _input(text: str) -> Input:
 
 
 def run(rounds: int, seconds: float, processor: bool) -> bool:
-    """Measure and print everything; whether one of our results was wrong."""
+    """Measure and print everything. Returns whether a result of gemel was wrong."""
     libraries = [name for name in LIBRARIES if importable(interpreter_of(name), (name,))]
     if len(libraries) < len(LIBRARIES):
         print("operations: torch is not installed (make peers)")
@@ -70,7 +70,7 @@ Answers = dict[str, list[dict[str, list[list[float]]]]]
 
 
 def _compare(threads: int, answers: Answers) -> bool:
-    """Print a table; whether one of our results differs from torch's."""
+    """Print a table. Returns whether a result of gemel differs from torch's."""
     if not all(answers.values()):
         return True
     rows, ratios, failed = [], [], False

@@ -1,4 +1,4 @@
-"""One library on all of operations.txt, in a process of its own; prints one JSON line.
+"""Measures one library on all of operations.txt; prints one line of JSON.
 
 `python -m benchmarks.operations_worker LIBRARY THREADS SECONDS PROCESSOR`
 """
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = str(Path(__file__).resolve().parent.parent)
-# An installed gemel goes before the source tree, whose core may not be compiled.
+# Prefer an installed gemel to the source tree, whose core may not be compiled.
 sys.path[:] = [entry for entry in sys.path if entry not in ("", ROOT)] + [ROOT]
 
 import numpy  # noqa: E402
@@ -21,13 +21,13 @@ import numpy  # noqa: E402
 from benchmarks.operations import Input, Operation, operations  # noqa: E402
 from benchmarks.shapes import digest  # noqa: E402
 
-#: A quarter of the calls are as quick as what is reported.
+#: The quantile that is reported: a quarter of the calls are at least as fast.
 QUICK = 0.25
 HEAD_SEED = 99
 
 
 def drawn(given: Input, seed: int) -> Any:
-    """What an input is: the same for all libraries."""
+    """The numbers of an input, the same for all libraries."""
     generator = numpy.random.default_rng(seed)
     if given.limit:
         return generator.integers(0, given.limit, given.shape)
@@ -35,12 +35,12 @@ def drawn(given: Input, seed: int) -> Any:
 
 
 def head_for(shape: tuple[int, ...]) -> Any:
-    """What arrives at a result of this shape: the same for all libraries."""
+    """The gradient with respect to a result of this shape, the same for all libraries."""
     return drawn(Input("head", tuple(shape), 0), HEAD_SEED)
 
 
 class Gemel:
-    """Compiled calls, waited for."""
+    """gemel: compiled calls that wait for their results."""
 
     def __init__(self, operation: Operation) -> None:
         import gemel
@@ -77,7 +77,7 @@ class Gemel:
 
         with autograd.record():
             found = self.call(*self.arrays)
-        found.wait_to_read()  # or nobody would read it, and it would not be computed
+        found.wait_to_read()  # a result that nothing reads would not be computed
         found.backward(self.head)
         for each in self.variables:
             each.grad.wait_to_read()
@@ -85,7 +85,7 @@ class Gemel:
 
 
 class Torch:
-    """Eager calls."""
+    """torch: eager calls."""
 
     def __init__(self, operation: Operation) -> None:
         import torch
@@ -115,7 +115,7 @@ class Torch:
 
 
 def timed(call: Callable[[], Any], seconds: float, clock: Callable[[], float]) -> list[float]:
-    """Microseconds of a quick call, and figures of what it gives."""
+    """The time of a call in microseconds, at the quantile `QUICK`, and a digest of its results."""
     for _ in range(3):
         result = call()
     found: list[float] = []

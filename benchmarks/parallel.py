@@ -1,8 +1,9 @@
-"""Data-parallel training by workers with a core each: `python -m benchmarks parallel`.
+"""Data-parallel training by workers with one core each: `python -m benchmarks parallel`.
 
-The seed's network 512-256-128-2 with a batch of 4096 on one worker, and cut between two: gemel's
-dist_sync over MPI, torch's DistributedDataParallel over gloo, JAX with two devices in a process.
-Then the two workers behind links of 1 Gb/s, where network namespaces are to be had.
+A 512-256-128-2 network is trained with a batch of 4096 on one worker, and with the batch split
+between two: gemel's dist_sync over MPI, torch's DistributedDataParallel over gloo, and JAX with two
+devices in one process. Then the two workers run behind links of 1 Gb/s, if this machine has network
+namespaces.
 """
 
 from __future__ import annotations
@@ -27,23 +28,23 @@ WORKER = str(Path(__file__).with_name("parallel_worker.py"))
 NEEDS = {"gemel": ("gemel", "mpi4py"), "torch": ("torch",), "jax": ("jax",)}
 CONTENDER = {"gemel": "gemel", "torch": "torch", "jax": "jax"}
 TIMEOUT_SECONDS = 300
-#: What two workers are to reach: of one worker's rate, of the best peer's, hidden communication.
+#: Goals for two workers: rate / one worker's, rate / the best peer's, hidden communication.
 GAIN, AHEAD, HIDDEN = 1.8, 1.2, 0.8
 
 
 def commands(
     library: str, workers: int, seconds: float, apart: bool = False
 ) -> list[tuple[list[str], dict[str, str]]]:
-    """The processes to start, and their environments; `apart`: each behind a link of its own."""
+    """The commands to start, and their environments. `apart`: each worker is behind a link."""
     python = interpreter_of(CONTENDER[library])
     environment = environment_of(1)
     given = [WORKER, library, str(workers), str(seconds)]
     if library == "gemel":
-        del environment["GEMEL_WORKERS"]  # the starter knows
+        del environment["GEMEL_WORKERS"]  # `launch` sets it
         launch = ["-m", "gemel", "launch", "-n", str(workers), "--timeout", "60"]
         if apart:
             launch += ["--hosts", ",".join(map(links.address, links.NAMES))]
-            environment["GEMEL_WORKERS"] = "1"  # it believes that each has a machine of its own
+            environment["GEMEL_WORKERS"] = "1"  # `launch` takes each place for a machine
             environment["OMPI_MCA_mpi_yield_when_idle"] = "1"
         return [([python, *launch, *given], environment)]
     if library == "jax":
@@ -62,11 +63,11 @@ def commands(
 
 
 def answer(library: str, workers: int, seconds: float, apart: bool = False) -> dict[str, Any] | str:
-    """What worker 0 has measured; or, as a text, why there is nothing."""
-    elsewhere = tempfile.gettempdir()  # where no source tree is taken for the installed package
+    """What worker 0 has measured, or a text that says why there is nothing."""
+    elsewhere = tempfile.gettempdir()  # not the source tree, from which Python would import gemel
     if apart:
         started = commands(library, workers, seconds, apart=True)
-        places = [""] if len(started) == 1 else links.NAMES  # MPI's starter finds them itself
+        places = [""] if len(started) == 1 else links.NAMES  # MPI's launcher finds them itself
         found, problem = links.run(
             [{"place": place, "command": command, "environment": environment}
              for place, (command, environment) in zip(places, started, strict=True)],
@@ -91,7 +92,7 @@ def answer(library: str, workers: int, seconds: float, apart: bool = False) -> d
 
 
 def _read(ended: list[tuple[int, str, str]]) -> dict[str, Any] | str:
-    """What the first process has printed last, if all ended well."""
+    """The last line of the first process, from JSON, or a text if a process failed."""
     if any(status for status, _, _ in ended):
         lines = [line for _, _, errors in ended for line in errors.strip().splitlines()]
         return next((line for line in lines if "Error" in line), "it ended with an error")
@@ -100,16 +101,17 @@ def _read(ended: list[tuple[int, str, str]]) -> dict[str, Any] | str:
 
 
 def hidden(found: dict[str, Any]) -> float:
-    """The share of the time of communication in which computation went on."""
+    """The share of the communication time that is hidden behind computation."""
     apart = found["compute"] + found["communicate"]
     share = (apart - found["step"]) / max(found["communicate"], 1e-9)
     return float(min(max(share, 0.0), 1.0))
 
 
 def hideable(found: dict[str, Any]) -> float:
-    """The most that `hidden` can be: no more than computation lasts is behind it.
+    """The largest possible value of `hidden`.
 
-    And a core that sends, receives and adds up does not compute meanwhile.
+    No more communication can be hidden than computation lasts, and a core that sends, receives or
+    sums does not compute meanwhile.
     """
     left = found["communicate"] - found["processor communicate"]
     share = min(left, found["compute"]) / max(found["communicate"], 1e-9)
@@ -119,14 +121,14 @@ def hideable(found: dict[str, Any]) -> float:
 def operations() -> float:
     """Multiplications and additions of a step on the whole batch: three products for each layer.
 
-    The first layer has no gradient of its inputs.
+    The first layer has two, because it needs no gradient of its inputs.
     """
     sizes = [inputs * outputs for inputs, outputs in LAYERS]
     return 2.0 * BATCH * (3 * sum(sizes) - sizes[0])
 
 
 def _taking_part(only: str | None) -> list[str]:
-    """The libraries asked for that are installed."""
+    """The libraries that are asked for and installed."""
     return [
         name
         for name, needs in NEEDS.items()
@@ -136,7 +138,7 @@ def _taking_part(only: str | None) -> list[str]:
 
 
 def measure(rounds: int, seconds: float, only: str | None) -> tuple[dict[Any, list[Any]], bool]:
-    """The answers by library and number of workers; whether something failed."""
+    """The answers by library and number of workers, and whether gemel failed."""
     libraries = _taking_part(only)
     answers: dict[Any, list[Any]] = {(name, n): [] for name in libraries for n in (1, 2)}
     failed = False
@@ -159,7 +161,7 @@ def measure(rounds: int, seconds: float, only: str | None) -> tuple[dict[Any, li
 
 
 def run(rounds: int, seconds: float, only: str | None, machine: Machine | None = None) -> bool:
-    """Measure and print; whether something failed."""
+    """Measure and print. Returns whether gemel failed."""
     answers, failed = measure(rounds, seconds, only)
     rows, rates = [], {}
     for (library, workers), found in answers.items():
@@ -204,7 +206,7 @@ def run(rounds: int, seconds: float, only: str | None, machine: Machine | None =
 
 
 def run_apart(rounds: int, seconds: float, only: str | None) -> bool:
-    """Measure two workers behind links of 1 Gb/s; whether something failed."""
+    """Measure two workers behind links of 1 Gb/s. Returns whether gemel failed."""
     print("## the same by two workers, each behind a link of 1 Gb/s (tc tbf)\n")
     libraries = [name for name in _taking_part(only) if name != "jax"]
     reason = links.missing()

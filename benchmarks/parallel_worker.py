@@ -1,6 +1,8 @@
-"""One worker of `python -m benchmarks parallel`: library, rank, how many there are, seconds.
+"""One worker of `python -m benchmarks parallel`.
 
-Worker 0 prints what it has measured, as JSON.
+    parallel_worker.py LIBRARY WORKERS SECONDS
+
+Its rank comes from the environment. Worker 0 prints what it has measured, as JSON.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ def data(rank: int, size: int) -> tuple[Any, Any]:
 
 
 def weights() -> list[Any]:
-    """The first weights of each layer, (outputs, inputs)."""
+    """The initial weights of each layer, (outputs, inputs)."""
     draw = numpy.random.default_rng(1)
     return [draw.normal(0, i**-0.5, (o, i)).astype("float32") for i, o in LAYERS]
 
@@ -39,7 +41,8 @@ def weights() -> list[Any]:
 class Ways:
     """A training step, the same without communication, and communication alone.
 
-    Each function issues; `wait` waits for all. `loss` is the mean over this worker's part.
+    Each of these functions issues its work, and `wait` waits for all of it. `meet` is a barrier of
+    all workers. `loss` is the mean over this worker's part of the batch.
     """
 
     step: Callable[[], None]
@@ -51,7 +54,7 @@ class Ways:
 
 
 def gemel_ways(rank: int, size: int) -> Ways:
-    """dist_sync."""
+    """gemel with the store dist_sync."""
     from gemel import autograd, gluon, kvstore, np, npx
     from gemel.gluon import nn
 
@@ -86,7 +89,7 @@ def gemel_ways(rank: int, size: int) -> Ways:
     keys = list(range(len(gradients)))
 
     def communicate() -> None:
-        """Waited for each time, as a step that hides nothing waits for it."""
+        """Wait each time, as a step that hides no communication would."""
         store.totals(keys, [[g] for g in gradients], [gradients[0].ctx])
         npx.waitall()
 
@@ -97,7 +100,7 @@ def gemel_ways(rank: int, size: int) -> Ways:
 
 
 def torch_ways(rank: int, size: int) -> Ways:
-    """DistributedDataParallel over gloo."""
+    """torch with DistributedDataParallel over gloo."""
     import torch
     import torch.distributed as together
     from torch.nn.parallel import DistributedDataParallel
@@ -137,7 +140,7 @@ def torch_ways(rank: int, size: int) -> Ways:
 
 
 def jax_ways(rank: int, size: int) -> Ways:
-    """One process with so many CPU devices, and a batch sharded over them."""
+    """JAX: one process with `size` CPU devices, and the batch sharded over them."""
     import jax
     import jax.numpy as jnp
     from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -177,14 +180,14 @@ WAYS = {"gemel": gemel_ways, "torch": torch_ways, "jax": jax_ways}
 
 
 def timed(ways: Ways, seconds: float) -> dict[str, float]:
-    """Milliseconds of each kind of call, by turns, the median over runs; all workers in step.
+    """The time of each kind of call in milliseconds: medians over runs that take turns.
 
-    With "processor" before its name: what this process took of processors, which counts what it
-    has done for communication even where others keep it waiting.
+    All workers start each run together. Entries that begin with "processor" are the processor time
+    of this process. They show what communication costs it, without the time it waits for others.
     """
     kinds = {"step": ways.step, "compute": ways.compute, "communicate": ways.communicate}
     runs: dict[str, list[float]] = {}
-    for _ in range(max(3, int(seconds * 12))):  # as many on all workers
+    for _ in range(max(3, int(seconds * 12))):  # the same number on all workers
         for name, what in kinds.items():
             ways.wait()
             ways.meet()
@@ -199,7 +202,7 @@ def timed(ways: Ways, seconds: float) -> dict[str, float]:
 
 
 def main(library: str, rank: int, size: int, seconds: float) -> None:
-    """Train, and print what it took."""
+    """Train, and print losses and times."""
     ways = WAYS[library](rank, size)
     losses = []
     for _ in range(CHECKED):
@@ -212,7 +215,7 @@ def main(library: str, rank: int, size: int, seconds: float) -> None:
 
 if __name__ == "__main__":
     root = str(Path(__file__).resolve().parent.parent)
-    # An installed gemel goes before the source tree, whose core may not be compiled.
+    # Prefer an installed gemel to the source tree, whose core may not be compiled.
     sys.path[:] = [e for e in sys.path if e not in ("", root, f"{root}/benchmarks")] + [root]
     name, count = sys.argv[1], int(sys.argv[2])
     place = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ.get("PMI_RANK") or

@@ -1,7 +1,7 @@
 """ResNet-18: its blocks, weights and pictures, the same for every contender.
 
-He et al., Deep residual learning for image recognition, CVPR 2016. Every convolution is normalised
-(scale 1, shift 0, and in inference a mean of 0 and a variance of 1).
+He et al., Deep residual learning for image recognition, CVPR 2016. Each convolution is followed by
+batch normalisation with scale 1 and shift 0; in inference its mean is 0 and its variance 1.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from benchmarks.workloads import Workload, uniform
 CLASSES = 1000
 CHANNELS = (64, 64, 128, 256, 512)
 EPSILON = 1e-5
-#: Of SGD.
+#: The learning rate of SGD.
 RATE = 0.01
 
 
 class Block(NamedTuple):
-    """Two 3 x 3 convolutions, the first by `stride`, and what its input is added as."""
+    """A residual block: two 3 x 3 convolutions, the first with `stride`, and a shortcut."""
 
     inputs: int
     outputs: int
@@ -29,18 +29,18 @@ class Block(NamedTuple):
 
     @property
     def turned(self) -> bool:
-        """Whether its input is added by way of a 1 x 1 convolution."""
+        """Whether the shortcut is a 1 x 1 convolution."""
         return self.stride != 1 or self.inputs != self.outputs
 
     @property
     def kernels(self) -> list[tuple[int, ...]]:
-        """The shapes of its weights."""
+        """The shapes of the block's weights."""
         first, second = (self.outputs, self.inputs, 3, 3), (self.outputs, self.outputs, 3, 3)
         return [first, second, *([(self.outputs, self.inputs, 1, 1)] if self.turned else [])]
 
 
 def blocks() -> list[Block]:
-    """All eight, in order."""
+    """All eight blocks, in order."""
     found = []
     for stage, (inputs, outputs) in enumerate(pairwise(CHANNELS)):
         found += [Block(inputs, outputs, 1 if stage == 0 else 2), Block(outputs, outputs, 1)]
@@ -48,7 +48,7 @@ def blocks() -> list[Block]:
 
 
 def weights() -> list[numpy.ndarray]:
-    """Of the first convolution, of the blocks', and of the dense layer without a bias."""
+    """The weights of the first convolution, the blocks and the dense layer; no biases."""
     shapes = [(64, 3, 7, 7), *(shape for block in blocks() for shape in block.kernels)]
     shapes.append((CLASSES, CHANNELS[-1]))
     found = []
@@ -71,7 +71,7 @@ def labels(workload: Workload) -> list[numpy.ndarray]:
 
 
 def floor(workload: Workload, flops_per_us: float) -> float:
-    """Least time of one batch in us by its products; of training three times as many."""
+    """The least time of a batch in us, by its products; training has three times as many."""
     _, height, width = workload.sizes
     places = (height // 2) * (width // 2)
     products = places * 64 * 3 * 49
@@ -84,7 +84,7 @@ def floor(workload: Workload, flops_per_us: float) -> float:
     return times * 2 * workload.batch * products / flops_per_us
 
 
-#: Inference one by one and some together, and training.
+#: Inference of one picture and of eight together, and training.
 INFERENCE = Workload("resnet", sizes=(3, 224, 224), count=4, tolerance=1e-3)
 TOGETHER = INFERENCE._replace(batch=8, threads=2, count=2)
 TRAINING = TOGETHER._replace(kind="resnet_train", count=3, tolerance=1e-2)

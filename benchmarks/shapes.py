@@ -1,6 +1,7 @@
 """Single operations on arrays of given shapes: what is computed, on which numbers, at what cost.
 
-A kind of operation has a function of its name in each `contenders/*_kernels.py` that can do it.
+Each `contenders/*_kernels.py` has a function for each kind of operation that its library supports,
+under the name of the kind.
 """
 
 from __future__ import annotations
@@ -16,16 +17,16 @@ from benchmarks.workloads import LSTM, LSTM_TRAIN, lstm_floor, uniform
 
 Sizes = tuple[int, ...]
 
-#: Kinds that are workloads of their own, with a case in each contender's module.
+#: Kinds that are also workloads, with a case in each contender's module.
 WORKLOADS = {workload.kind: workload for workload in (LSTM, LSTM_TRAIN)}
 
 
-#: What an exponential costs at the least: a polynomial and what brings its argument into range.
+#: The fewest floating-point operations of an exponential: range reduction and a polynomial.
 EXPONENTIAL = 20
 
 
 def places(x: Sizes, w: Sizes, stride: int, pad: int) -> Sizes:
-    """Where a kernel fits: the sizes of what a convolution gives."""
+    """The spatial extents of the result of a convolution."""
     return tuple((n + 2 * pad - k) // stride + 1 for n, k in zip(x[2:], w[2:], strict=True))
 
 
@@ -51,15 +52,15 @@ def reduced(x: Sizes, how: str, axis: int) -> Sizes:
 
 
 class Kind(NamedTuple):
-    """A kind of operation; the functions take the shapes of its arrays and its settings."""
+    """A kind of operation. Its functions take the shapes of the arrays, and the settings."""
 
     result: Callable[..., Sizes]
     flops: Callable[..., int] = lambda *shapes, **settings: 0
-    #: How many of its arrays come with each call; the others are parameters, which stay.
+    #: How many arrays are passed with each call; the others are parameters.
     data: int = 1
     #: Whether the last array holds positions along the first axis of the first.
     positions: bool = False
-    #: What arrays and results are kept as.
+    #: The dtype of arrays and results.
     dtype: str = "float32"
 
 
@@ -82,7 +83,7 @@ KINDS = {
 }
 
 
-#: The same of arrays of two bytes.
+#: The same on arrays in bfloat16.
 KINDS |= {f"{name}_bfloat16": KINDS[name]._replace(dtype="bfloat16") for name in ("matmul", "conv")}
 
 
@@ -91,23 +92,23 @@ class Shape(NamedTuple):
 
     kind: str
     sizes: tuple[Sizes, ...] = ()
-    settings: dict[str, Any] = {}  # noqa: RUF012 -- nobody writes into it
-    #: Whether it is the gradients of all arrays that are measured, the forward pass being done.
+    settings: dict[str, Any] = {}  # noqa: RUF012 -- it is never changed
+    #: Whether the gradients of all arrays are measured, instead of the forward pass.
     gradients: bool = False
     tolerance: float = 2e-3
 
     @property
     def dtype(self) -> str:
-        """What its arrays and results are kept as."""
+        """The dtype of arrays and results."""
         return KINDS[self.kind].dtype
 
     @property
     def result(self) -> Sizes:
-        """The sizes of the result of the forward pass."""
+        """The shape of the result of the forward pass."""
         return KINDS[self.kind].result(*self.sizes, **self.settings)
 
     def operands(self) -> tuple[list[numpy.ndarray], list[numpy.ndarray]]:
-        """The data of a call, and the parameters, so that results have a variance of about 1."""
+        """The data of a call and the parameters, such that results have a variance of about 1."""
         count, positions = KINDS[self.kind].data, KINDS[self.kind].positions
         found = [uniform(size, 100 + i) for i, size in enumerate(self.sizes)]
         data = [x * numpy.float32(3**0.5) for x in found[:count]]
@@ -117,22 +118,22 @@ class Shape(NamedTuple):
         return data, weights
 
     def head(self) -> numpy.ndarray:
-        """The gradient that comes to the result."""
+        """The gradient with respect to the result."""
         return uniform(self.result, 99)
 
     def floor_us(self, machine: Machine, threads: int) -> float:
-        """Least time of a call: its products, or its arrays read and its results written."""
+        """The least time of a call in us: for its products, or to read and write its arrays."""
         rate = machine.flops_per_us(threads)
         if self.kind in WORKLOADS:
             workload = WORKLOADS[self.kind]
             return lstm_floor(workload._replace(threads=threads), rate)
         flops = KINDS[self.kind].flops(*self.sizes, **self.settings)
         size = {"float32": 4, "bfloat16": 2}[self.dtype]
-        rate *= 4 / size  # of bfloat16 one instruction does two
+        rate *= 4 / size  # in bfloat16, an instruction does twice as many
         elements = sum(map(prod, self.sizes)) + prod(self.result)
-        if KINDS[self.kind].positions:  # only the rows that are read, and positions of 8 bytes
+        if KINDS[self.kind].positions:  # only the rows that are read, and positions of 8 bytes each
             elements = 2 * prod(self.result) + 2 * prod(self.sizes[-1])
-        if self.gradients:  # as many products for each of two operands, which are written, too
+        if self.gradients:  # as many products for each operand, and its gradient is written
             flops, elements = 2 * flops, elements + sum(map(prod, self.sizes))
         bandwidth = machine.bytes_per_us(size * elements, threads)
         return max(flops / rate, size * elements / bandwidth)
@@ -144,10 +145,10 @@ def shape_from(fields: dict[str, Any]) -> Shape:
 
 
 def digest(results: list[numpy.ndarray]) -> list[float]:
-    """Figures of results that change if any element does: weighted sums of their parts."""
+    """Numbers that change if any element of the results does: weighted sums of their parts."""
     found: list[float] = []
     weights = uniform((4099,), 98)
-    weights += numpy.sign(weights)  # none so small that its element would not count
+    weights += numpy.sign(weights)  # none is so small that its element would not count
     for result in results:
         flat = numpy.asarray(result, "float64").ravel()
         size = max(1.0, float(numpy.sqrt(numpy.mean(flat**2))))

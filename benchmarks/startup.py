@@ -1,4 +1,4 @@
-"""`cold`: from the start of a process to its first inference, kernels and compiled code cached."""
+"""`cold`: from the start of a process to its first inference, with full caches on disk."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SCRIPTS = Path(__file__).with_name("cold")
 
 
 class Starter(NamedTuple):
-    """A script of cold/ with one argument that chooses the variant."""
+    """A script in cold/, with an argument that chooses the variant."""
 
     name: str
     script: str
@@ -39,7 +39,7 @@ STARTERS = (
 
 
 def prepare(folder: Path) -> None:
-    """Write input, weights and biases as one row of float32 numbers."""
+    """Write input, weights and biases one after another, as float32 numbers."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / "numbers.bin", "wb") as file:
         file.write(inputs(MLP, 1)[0].tobytes())
@@ -50,7 +50,7 @@ def prepare(folder: Path) -> None:
 
 
 def environment_of(starter: Starter, folder: Path) -> dict[str, str]:
-    """The plain environment; the source tree only where gemel is not installed."""
+    """The environment of a process, with the source tree only if gemel is not installed."""
     environment = {k: v for k, v in os.environ.items() if k != "PYTHONPATH"}
     environment["JAX_PLATFORMS"] = "cpu"
     environment["JAX_COMPILATION_CACHE_DIR"] = str(folder / "jax")
@@ -66,13 +66,13 @@ def environment_of(starter: Starter, folder: Path) -> dict[str, str]:
 
 
 def command_of(starter: Starter, step: str, folder: Path) -> list[str]:
-    """The command line of one of its processes."""
+    """The command line of a process for a step, "prepare" or "run"."""
     script = str(SCRIPTS / starter.script)
     return [interpreter_of(starter.name), script, step, str(folder), starter.variant]
 
 
 def start(starter: Starter, folder: Path, environment: dict[str, str]) -> Answer | str:
-    """One process, measured from outside and, by its stamps, from inside; milliseconds."""
+    """Run one process. Its own time stamps and its end are milliseconds from its start."""
     command = command_of(starter, "run", folder)
     begin = time.perf_counter()
     process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
@@ -80,7 +80,7 @@ def start(starter: Starter, folder: Path, environment: dict[str, str]) -> Answer
     if process.returncode != 0:
         return reason(process)
     answer: Answer = json.loads(process.stdout.strip().splitlines()[-1])
-    # Both clocks are the system's monotonic one, so that stamps compare across processes.
+    # Both processes read the system's monotonic clock, so their stamps can be compared.
     for stamp in ("started", "imported", "inferred"):
         answer[stamp] = (answer[stamp] - begin) * 1e3
     answer["ended"] = (end - begin) * 1e3
@@ -88,7 +88,7 @@ def start(starter: Starter, folder: Path, environment: dict[str, str]) -> Answer
 
 
 def run(rounds: int, quick: bool, only: str | None) -> bool:
-    """Measure all starters in turn and print their table; whether gemel failed."""
+    """Measure all starters in turn and print a table. Returns whether gemel failed."""
     folder = BUILD / "cold"
     prepare(folder)
     answers: dict[str, list[Answer]] = {}
@@ -122,7 +122,7 @@ def run(rounds: int, quick: bool, only: str | None) -> bool:
 def warm_up(
     starter: Starter, folder: Path, environment: dict[str, str], failures: dict[str, str]
 ) -> None:
-    """Let the script write what it needs, then fill its caches and the page cache."""
+    """Let the script write the files it needs, then fill its caches and the page cache."""
     command = command_of(starter, "prepare", folder)
     process = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True)
     if process.returncode != 0:
@@ -135,7 +135,7 @@ def warm_up(
 
 
 def check(answers: dict[str, list[Answer]], failures: dict[str, str]) -> None:
-    """Every process must have computed what NumPy computes here."""
+    """Mark starters as failed whose results differ from what NumPy computes here."""
     x = inputs(MLP, 1)[0]
     layers = parameters(MLP)
     for weight, bias in layers[:-1]:
@@ -149,7 +149,7 @@ def check(answers: dict[str, list[Answer]], failures: dict[str, str]) -> None:
 
 
 def print_table(answers: dict[str, list[Answer]], failures: dict[str, str]) -> None:
-    """Medians in milliseconds since the process was started."""
+    """Print medians, in milliseconds since the process was started."""
     print("## cold start: mlp " + "-".join(map(str, MLP.sizes)) + ", everything cached\n")
     rows = []
     for name, measured in answers.items():

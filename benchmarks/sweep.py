@@ -1,7 +1,7 @@
-"""`sweep`: random shapes and their floors, so that no shape is special.
+"""`sweep`: operations on random shapes and their floors, so that no shape is special.
 
-Sizes are drawn log-uniformly, from a fixed seed, until the work of a shape is within bounds: what
-one core needs for it at 100 GFLOP/s and 10 GB/s is between 20 us and 5 ms.
+Sizes are drawn log-uniformly, from a fixed seed. A shape is kept if a core with 100 GFLOP/s and
+10 GB/s would need between 20 us and 5 ms for it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from benchmarks.table import print_rows, ratio
 from benchmarks.turns import Effort, installed, measure
 
 SEED = 7
-#: A machine to say what is much work, the same for everybody.
+#: A fictitious machine that bounds the work of a shape, so that the shapes are the same everywhere.
 NOMINAL = Machine(1, 100, 100, 10, 10, 10, 10)
 LEAST_US, MOST_US = 20, 5000
 
 
 class Drawn(NamedTuple):
-    """A kind of shapes: the ranges they are drawn from, and how."""
+    """A kind of shapes: its name, the ranges in words, and a function that draws a shape."""
 
     name: str
     ranges: str
@@ -33,7 +33,7 @@ class Drawn(NamedTuple):
 
 
 def between(random: Random, least: int, most: int) -> int:
-    """A whole number of this range; as likely below as above its geometric middle."""
+    """A whole number from this range, log-uniformly."""
     return min(most, int(exp(random.uniform(log(least), log(most + 1)))))
 
 
@@ -101,7 +101,7 @@ KINDS = (
 
 
 def drawn(kind: Drawn) -> Iterator[Shape]:
-    """The random shapes of a kind, always the same."""
+    """The random shapes of a kind, the same in each run."""
     random = Random(f"{SEED} {kind.name}")
     while True:
         shape = kind.draw(random)
@@ -117,7 +117,7 @@ def text(shape: Shape) -> str:
 
 
 def kinds(shape: Shape) -> Iterator[str]:
-    """What sort of a product, or of a convolution, a shape is, in several ways."""
+    """The classes that a product or a convolution belongs to, by several of its sizes."""
 
     def within(name: str, value: int, *bounds: int) -> str:
         most = next((bound for bound in bounds if value <= bound), None)
@@ -136,7 +136,7 @@ def kinds(shape: Shape) -> Iterator[str]:
 
 
 def print_kinds(shares: list[tuple[Shape, float]]) -> None:
-    """Print the shares by kind: which of them have the least."""
+    """Print the shares of the floor by class, to show which classes are far from it."""
     found: dict[str, list[float]] = {}
     for shape, share in shares:
         for kind in kinds(shape):
@@ -151,15 +151,17 @@ def print_kinds(shares: list[tuple[Shape, float]]) -> None:
 
 
 def lowest(shares: list[float], part: float) -> float:
-    """What so many of the shares, from 0 to 1, are below."""
+    """The quantile `part` of the shares, from 0 to 1."""
     return sorted(shares)[int(part * (len(shares) - 1))]
 
 
 def print_worst(
     kind: Drawn, found: list[tuple[Shape, dict[str, Result]]], machine: Machine, threads: int
 ) -> list[str]:
-    """Print the ten shapes of a kind with the least shares, and the shares by size; a row for the
-    table of all kinds."""
+    """Print the ten shapes of a kind that are farthest from the floor, and the shares by class.
+
+    Returns a row for the table of all kinds.
+    """
     shares, rows = [], []
     kept = [each for each in found if "gemel" in each[1] and not each[1]["gemel"].failure]
     for shape, results in kept:
@@ -187,7 +189,10 @@ def run(
     machine: Machine | None,
     groups: list[str] | None = None,
 ) -> bool:
-    """Measure and print so many shapes of each kind, or of some; whether gemel failed in one."""
+    """Measure and print `count` shapes of each kind, or of the kinds in `groups`.
+
+    Returns whether gemel failed in one.
+    """
     if machine is None:
         raise SystemExit("the floors need a C++ compiler")
     libraries = installed(("gemel", *([beside] if beside else [])), None)

@@ -6,13 +6,13 @@ from benchmarks.driver import Result
 
 
 def best_peer(results: list[Result]) -> Result | None:
-    """The quickest contender that is not gemel."""
+    """The fastest contender that is not gemel."""
     peers = [result for result in results if not result.ours and not result.failure]
     return min(peers, key=lambda result: result.done_us, default=None)
 
 
 def print_rows(header: list[str], rows: list[list[str]]) -> None:
-    """Print a Markdown table: first column to the left, the others to the right."""
+    """Print a Markdown table, its first column aligned left, the others right."""
     widths = [max(len(row[i]) for row in [header, *rows]) for i in range(len(header))]
     rule = ["-" * widths[0]] + ["-" * (width - 1) + ":" for width in widths[1:]]
     for row in [header, rule, *rows]:
@@ -23,7 +23,7 @@ def print_rows(header: list[str], rows: list[list[str]]) -> None:
 
 
 def ratio(value: float, base: float | None) -> str:
-    """`value` in units of `base`."""
+    """`value` divided by `base`, as text."""
     return "" if base is None or base == 0 else f"{value / base:.2f}"
 
 

@@ -1,4 +1,4 @@
-"""Libraries in processes of their own that take turns on one shape after another."""
+"""Runs each library in its own process; the processes take turns on one shape after another."""
 
 from __future__ import annotations
 
@@ -25,28 +25,29 @@ from benchmarks.driver import (
 from benchmarks.machine import ROOT
 from benchmarks.shapes import Shape
 
-#: After it threads of the one before, who look out for more work, are asleep: OpenMP's do so for
-#: 0.2 s. With 5 ms attention took 20 ms on two cores beside five libraries, by itself 12.5.
+#: The pause before each turn. Idle threads of the library before spin for a while, OpenMP's for
+#: 0.2 s, and must be asleep by then. With a pause of 5 ms, attention took 20 ms on two cores among
+#: five libraries, and 12.5 ms alone.
 PAUSE_SECONDS = 0.25
 
 
 class Effort(NamedTuple):
-    """How long to measure: so many turns in each of so many processes, so many seconds each."""
+    """How long to measure: processes (`rounds`), turns in each, and the seconds of a turn."""
 
     rounds: int
     turns: int
     seconds: float
-    #: Whether processor time counts, not the clock on the wall: on one core, on a busy machine.
+    #: Whether to measure processor time on one core, not wall-clock time, for a busy machine.
     processor: bool = False
 
     @property
     def threads(self) -> tuple[int, ...]:
-        """How many threads are measured."""
+        """The numbers of threads to measure with."""
         return (1,) if self.processor else (1, 2)
 
 
 class Process:
-    """A library that measures what it is asked; started again when it has died."""
+    """A process in which a library measures shapes; it is started again if it has died."""
 
     def __init__(self, library: str, threads: int) -> None:
         self.library = library
@@ -66,7 +67,7 @@ class Process:
         )
 
     def ask(self, shape: Shape, seconds: float, processor: bool) -> Answer | str | None:
-        """Its answer, why there is none, or None if it has nothing to say on this."""
+        """The answer, a text that says why there is none, or None if the shape is not supported."""
         if self.process is None or self.process.poll() is not None:
             self.process = self.start()
         given, taken = self.process.stdin, self.process.stdout
@@ -91,7 +92,7 @@ class Process:
 
 
 def installed(names: Sequence[str], only: str | None) -> list[str]:
-    """Those of the libraries that are wanted and on this machine."""
+    """The libraries that are wanted and installed. Prints which are missing."""
     wanted = [name for name in names if only is None or name in only.split(",")]
     found = [name for name in wanted if importable(interpreter_of(name), BY_NAME[name].requires)]
     for name in set(wanted) - set(found):
@@ -106,9 +107,9 @@ def measure(
     effort: Effort,
     reference: str | None = None,
 ) -> list[dict[str, Result]]:
-    """What each library needs for each shape.
+    """Measure each library on each shape.
 
-    `reference`, another library, computes every shape once, to compare with.
+    `reference` is another library, which computes each shape once for comparison.
     """
     names = [*libraries, *([reference] if reference else [])]
     found = [{name: Result(name, [], [], []) for name in names} for _ in shapes]
@@ -136,7 +137,7 @@ def take_turns(
     effort: Effort,
     reference: str | None,
 ) -> None:
-    """Ask each process once, and put its answer into `results`."""
+    """Ask each process once, and add its answer to `results`."""
     for process in processes:
         name = process.library
         result = results.get(name)
@@ -151,6 +152,6 @@ def take_turns(
 
 
 def show(text: str) -> None:
-    """Say on a terminal how far it is."""
+    """Show the progress, if standard error is a terminal."""
     if sys.stderr.isatty():
         print(f"\r\033[K{text}", end="", file=sys.stderr, flush=True)

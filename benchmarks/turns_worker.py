@@ -1,4 +1,4 @@
-"""One library on shapes as they are asked for: a line of JSON in, a line of JSON out.
+"""Measures one library on the shapes it is asked for: a line of JSON in, a line of JSON out.
 
 `python -m benchmarks.turns_worker LIBRARY`
 """
@@ -16,7 +16,7 @@ from statistics import median
 from typing import Any
 
 ROOT = str(Path(__file__).resolve().parent.parent)
-# An installed gemel goes before the source tree, whose core may not be compiled.
+# Prefer an installed gemel to the source tree, whose core may not be compiled.
 sys.path[:] = [entry for entry in sys.path if entry not in ("", ROOT)] + [ROOT]
 
 import numpy  # noqa: E402
@@ -25,16 +25,16 @@ from benchmarks.cases import Case, Single  # noqa: E402
 from benchmarks.contenders import TAKING_PART, build  # noqa: E402
 from benchmarks.shapes import WORKLOADS, Shape, digest, shape_from  # noqa: E402
 
-#: Runs before the first that is measured: what is compiled when it comes again is compiled then.
+#: Runs before the first measured one. What is compiled only when it recurs is compiled in these.
 WARM = 4
-#: Runs there are at least, but of what takes so long that one of them is enough.
+#: The least number of runs, and the seconds of work after which one run is enough.
 LEAST, LONG_SECONDS = 3, 1.0
 
 Clock = Callable[[], float]
 
 
 def case_of(library: str, shape: Shape, threads: int) -> Case | None:
-    """The case of a library; None if it has nothing to say on it."""
+    """The case of a library; None if it does not support the shape."""
     if shape.kind in WORKLOADS:
         ways = TAKING_PART[shape.kind]
         name = next((way for way in (f"{library} hybridized", library) if way in ways), None)
@@ -46,7 +46,7 @@ def case_of(library: str, shape: Shape, threads: int) -> Case | None:
 
 
 def timed(case: Case, clock: Clock) -> tuple[float, float, Any]:
-    """Microseconds a call waits for what comes before it and takes itself, and the results."""
+    """The microseconds of what precedes a call and of the call itself, and its results."""
     begin = clock()
     case.reset()
     ready = clock()
@@ -56,8 +56,10 @@ def timed(case: Case, clock: Clock) -> tuple[float, float, Any]:
 
 
 def own_us(clock: Clock) -> float:
-    """Microseconds that a reading of the clock takes, which are no part of what it measures: a
-    process's own time is the kernel's to tell, 0.7 us here, where shapes take 3."""
+    """The microseconds that reading the clock takes, to be subtracted from measurements.
+
+    The processor time of a process comes from the kernel, which took 0.7 us where shapes take 3.
+    """
 
     def pair() -> float:
         begin = clock()
@@ -67,7 +69,7 @@ def own_us(clock: Clock) -> float:
 
 
 def measured(case: Case, seconds: float, clock: Clock) -> dict[str, Any]:
-    """Medians over so many seconds of runs, and figures of the last one's results."""
+    """Medians over `seconds` of runs, and a digest of the last results."""
     before: list[float] = []
     during: list[float] = []
     spent, own = 0.0, own_us(clock)
@@ -77,13 +79,13 @@ def measured(case: Case, seconds: float, clock: Clock) -> dict[str, Any]:
         during.append(max(0.0, us - own / case.calls))
         spent += us * case.calls / 1e6
     values = case.values(results)
-    if not isinstance(case, Single):  # all elements, far too many
+    if not isinstance(case, Single):  # its values are all elements, far too many
         values = digest([numpy.array(values)])
     return {"issue_us": median(before), "done_us": median(during), "values": values}
 
 
 class Worker:
-    """Keeps the case it was last asked for."""
+    """Measures shapes, and keeps the case of the last one."""
 
     def __init__(self, library: str) -> None:
         self.library = library
@@ -93,10 +95,10 @@ class Worker:
     def answer(
         self, shape: dict[str, Any], threads: int, seconds: float, processor: bool = False
     ) -> Any:
-        """Measure a shape, in one run where there are no seconds to spend."""
+        """Measure a shape, in a single run if `seconds` is 0."""
         clock = time.process_time if processor else time.perf_counter
         if shape != self.shape:
-            self.shape = self.case = None  # its memory is free before the next one's is taken
+            self.shape = self.case = None  # free the memory before more is allocated
             self.case = case_of(self.library, shape_from(shape), threads)
             self.shape = shape
             if self.case is not None and seconds:
@@ -111,14 +113,14 @@ class Worker:
 def main() -> None:
     """Answer questions until there are no more."""
     library = sys.argv[1]
-    # What libraries print is not an answer.
+    # Output of the libraries goes to standard error, so that it is not taken for an answer.
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     worker = Worker(library)
     for line in sys.stdin:
         try:
             answer = worker.answer(**json.loads(line))
-        except Exception as error:  # whatever a library raises, it is its answer
+        except Exception as error:  # whatever a library raises becomes its answer
             answer = f"{type(error).__name__}: {error}".splitlines()[0]
         print(json.dumps(answer), file=answers, flush=True)
 

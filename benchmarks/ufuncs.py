@@ -1,4 +1,4 @@
-"""The functions of arrays one by one, imperatively: ratios to NumPy, torch and JAX beside."""
+"""`ufuncs`: array functions run imperatively, as ratios to NumPy; also those of torch and JAX."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from benchmarks.table import print_rows
 LIST = Path(__file__).with_name("ufuncs.txt")
 SIZES = (1_000, 1_000_000)
 LIBRARIES = ("numpy", "gemel", "torch", "jax")
-#: Results agree within this: sums in float32 differ by the order they are made in.
+#: The tolerance of results: float32 sums depend on the order in which they are added up.
 TOLERANCE = 1e-3
 
 
 class Function(NamedTuple):
-    """A line of the list."""
+    """A line of the list. `ways` has the expressions by library; missing ones equal NumPy's."""
 
     name: str
     ways: dict[str, str]
@@ -29,7 +29,7 @@ class Function(NamedTuple):
 
 
 def functions() -> list[Function]:
-    """What is measured, in the order of the list."""
+    """All functions, in the order of the list."""
     found = []
     for line in LIST.read_text().splitlines():
         if line and not line.startswith("#"):
@@ -39,7 +39,7 @@ def functions() -> list[Function]:
 
 
 def compare(size: int, threads: int, answers: dict[str, list[Any]]) -> tuple[list[float], bool]:
-    """Print a table; our ratios to NumPy, and whether all results agreed."""
+    """Print a table. Returns gemel's ratios to NumPy, and whether its results were right."""
     rows, ratios, sound = [], [], True
     libraries = [library for library, found in answers.items() if found]
     for function in functions():
@@ -50,7 +50,7 @@ def compare(size: int, threads: int, answers: dict[str, list[Any]]) -> tuple[lis
             us = median(each[0] for each in found)
             base = base or us
             same = all(agree(each[1], right, TOLERANCE) for each in found)
-            same |= library == "jax" and function.name == "astype"  # it has no float64
+            same |= library == "jax" and function.name == "astype"  # JAX has no float64
             sound &= same or library != "gemel"
             row.append(
                 (f"{us:.4g}" if library == "numpy" else f"{us / base:.2f}") + "!" * (not same)
@@ -65,7 +65,7 @@ def compare(size: int, threads: int, answers: dict[str, list[Any]]) -> tuple[lis
 
 
 def run(rounds: int, quick: bool, only: str | None) -> bool:
-    """Measure and print everything; whether one of our results was wrong."""
+    """Measure and print everything. Returns whether a result of gemel was wrong."""
     wanted = ("numpy", *only.split(",")) if only else LIBRARIES
     libraries = [
         name for name in LIBRARIES if name in wanted and importable(interpreter_of(name), (name,))

@@ -1,4 +1,4 @@
-"""One library on all functions of ufuncs.txt, in a process of its own; prints one JSON line.
+"""Measures one library on all functions of ufuncs.txt; prints one line of JSON.
 
 `python -m benchmarks.ufuncs_worker LIBRARY SIZE SECONDS`
 """
@@ -14,7 +14,7 @@ from statistics import median
 from typing import Any
 
 ROOT = str(Path(__file__).resolve().parent.parent)
-# An installed gemel goes before the source tree, whose core may not be compiled.
+# Prefer an installed gemel to the source tree, whose core may not be compiled.
 sys.path[:] = [entry for entry in sys.path if entry not in ("", ROOT)] + [ROOT]
 
 import numpy  # noqa: E402
@@ -26,7 +26,7 @@ REPEATS = 7
 
 
 def library(name: str) -> tuple[Any, Callable[[Any], Any], Callable[[Any], None]]:
-    """Its module, what makes an array of NumPy's, and what waits for a result."""
+    """A library's module, a function that converts NumPy arrays, and one that waits."""
     if name == "numpy":
         return numpy, numpy.array, lambda result: None
     if name == "torch":
@@ -43,7 +43,7 @@ def library(name: str) -> tuple[Any, Callable[[Any], Any], Callable[[Any], None]
 
 
 def arrays(size: int) -> dict[str, numpy.ndarray]:
-    """What the functions are given."""
+    """The arguments of the functions, by name."""
     x, y = (1 + uniform((size,), seed).astype("float32") / 2 for seed in (1, 2))
     side = int(size**0.5)
     m, n = (each[: side * side].reshape(side, side) for each in (x, y))
@@ -53,7 +53,7 @@ def arrays(size: int) -> dict[str, numpy.ndarray]:
 
 
 def digest(value: Any) -> list[float]:
-    """Some figures of a result."""
+    """A few numbers that stand for a result."""
     found = numpy.asarray(value, "float64").ravel()
     ends = [float(found[0]), float(found[-1])]
     weights = numpy.arange(found.size) % 7 + 1.0
@@ -61,7 +61,7 @@ def digest(value: Any) -> list[float]:
 
 
 def timed(function: Function, scope: dict[str, Any], name: str, wait: Any, seconds: float) -> Any:
-    """Microseconds a call takes, and figures of its result."""
+    """The microseconds of a call, and a digest of its result."""
     call = eval(f"lambda: {function.written(name)}", scope)
     result = call()
     wait(result)

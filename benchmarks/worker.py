@@ -1,7 +1,7 @@
-"""One contender on one workload, in a process of its own; prints one JSON line.
+"""Measures one contender on one workload; prints one line of JSON.
 
-`python -m benchmarks.worker CONTENDER WORKLOAD` where WORKLOAD is the JSON of a Workload's fields
-with `repeats` (timed runs) and `seconds` (how long one run should at least take) beside them.
+`python -m benchmarks.worker CONTENDER WORKLOAD` where WORKLOAD is the JSON of a Workload's fields,
+plus `repeats` (timed runs) and `seconds` (how long a run should take at least).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import median
 
 ROOT = str(Path(__file__).resolve().parent.parent)
-# An installed gemel goes before the source tree, whose core may not be compiled.
+# Prefer an installed gemel to the source tree, whose core may not be compiled.
 sys.path[:] = [entry for entry in sys.path if entry not in ("", ROOT)] + [ROOT]
 
 from benchmarks.cases import Case  # noqa: E402
@@ -33,7 +33,7 @@ def timed(case: Case) -> tuple[float, float, object]:
 
 
 def calibrate(case: Case, seconds: float) -> None:
-    """Warm up, and make a run long enough to be measured."""
+    """Warm up, and raise the number of calls until a run is long enough to be measured."""
     timed(case)
     if not case.adjustable:
         return

@@ -1,4 +1,4 @@
-"""The workloads: what is computed, on which data, and what physics allows at best.
+"""The workloads: what is computed, on which data, and in what time at best.
 
 Every contender gets the same numbers from one small generator, weights included, so that results
 can be compared from process to process and from library to library.
@@ -38,7 +38,7 @@ def workload_from(fields: dict[str, object]) -> Workload:
 
 
 def uniform(shape: tuple[int, ...], stream: int) -> numpy.ndarray:
-    """Numbers in [-1, 1), float32, from the counter through SplitMix64 (Steele et al., 2014)."""
+    """Float32 numbers in [-1, 1), made from a counter by SplitMix64 (Steele et al., 2014)."""
     count = int(numpy.prod(shape))
     with numpy.errstate(over="ignore"):
         z = numpy.arange(1, count + 1, dtype=numpy.uint64) + numpy.uint64(stream << 40)
@@ -62,14 +62,14 @@ def parameters(workload: Workload) -> list[Layer]:
 
 
 def inputs(workload: Workload, count: int = 8) -> list[numpy.ndarray]:
-    """Batches of about unit variance."""
+    """Batches with a variance of about 1."""
     shape = (workload.batch, workload.sizes[0])
     root = numpy.float32(3**0.5)
     return [uniform(shape, 1000 + index) * root for index in range(count)]
 
 
 def gates(workload: Workload) -> list[numpy.ndarray]:
-    """The weights of an LSTM for its inputs and its states, then their biases."""
+    """The weights of an LSTM for its inputs and for its states, then the biases of both."""
     width, size = workload.sizes
     bound = numpy.float32(size**-0.5)
     shapes = ((4 * size, width), (4 * size, size), (4 * size,), (4 * size,))
@@ -83,7 +83,7 @@ def steps_of(workload: Workload, count: int = 4) -> list[numpy.ndarray]:
 
 
 def lstm_floor(workload: Workload, flops_per_us: float) -> float:
-    """Least time of one call in us: the products; of training three times as many."""
+    """The least time of a call in us, by its products; training has three times as many."""
     width, size = workload.sizes
     products = 3 if workload.kind == "lstm_train" else 1
     flops = 2 * workload.count * workload.batch * 4 * size * (width + size)
@@ -91,20 +91,20 @@ def lstm_floor(workload: Workload, flops_per_us: float) -> float:
 
 
 def near_identity(size: int, stream: int) -> numpy.ndarray:
-    """A square matrix whose powers stay tame, for deep networks whose results are compared."""
+    """A square matrix whose powers neither grow nor vanish, for networks of many layers."""
     one = numpy.eye(size, dtype=numpy.float32)
     return one + uniform((size, size), stream) * numpy.float32(0.01)
 
 
 def sequences(workload: Workload) -> list[list[numpy.ndarray]]:
-    """So many sequences of batches, the first of 11 steps and each of one step more."""
+    """`count` sequences of batches: the first has 11 steps, each later one a step more."""
     shape = (workload.batch, workload.sizes[0])
     lengths = range(11, 11 + workload.count)
     return [[uniform(shape, 100 * n + step) for step in range(n)] for n in lengths]
 
 
 def mlp_floor(workload: Workload, l2_bytes_per_us: float, flops_per_us: float) -> float:
-    """Least time of one call in us: each layer reads its weights and does its products."""
+    """The least time of a call in us: each layer reads its weights or does its products."""
     total = 0.0
     for inputs_, outputs in workload.layers:
         reading = 4 * inputs_ * outputs / (l2_bytes_per_us * workload.threads)
@@ -114,14 +114,14 @@ def mlp_floor(workload: Workload, l2_bytes_per_us: float, flops_per_us: float) -
 
 
 def train_floor(workload: Workload, flops_per_us: float) -> float:
-    """Least time of one batch in us: forward, weight gradients, data gradients but the first."""
+    """The least time of a batch in us: forward, weight gradients, input gradients but one."""
     products = [inputs_ * outputs for inputs_, outputs in workload.layers]
     flops = 2 * workload.batch * (3 * sum(products) - products[0])
     return flops / flops_per_us
 
 
 def dot_floor(workload: Workload, flops_per_us: float) -> float:
-    """Least time of one product in us."""
+    """The least time of a product in us."""
     return 2 * workload.sizes[0] ** 3 / flops_per_us
 
 
@@ -133,13 +133,13 @@ TRAIN = Workload(
     "train", sizes=(512, 2048, 512, 1), batch=1024, count=50, threads=2, tolerance=2e-3
 )
 TRAIN_SMALL = TRAIN._replace(sizes=(32, 64, 64, 1), batch=16, count=200, threads=1)
-#: 35 steps of 256 states, a batch of 32; in training with their gradients.
+#: An LSTM of 256 states over 35 steps, with a batch of 32: inference and training.
 LSTM = Workload("lstm", sizes=(256, 256), batch=32, count=35, threads=2, tolerance=1e-3)
 LSTM_TRAIN = LSTM._replace(kind="lstm_train", tolerance=2e-3)
 
 
 def random_mlps(count: int) -> list[Workload]:
-    """MLPs of random depth, width and batch size whose weights lie in an L2 cache."""
+    """MLPs of random depth, width and batch size whose weights fit into an L2 cache."""
     state = 12345
     found: list[Workload] = []
     while len(found) < count:

@@ -1,8 +1,15 @@
-"""Independent work runs in parallel: on two devices, and on one.
+"""Independent operations run in parallel, on two devices and on one.
 
-Nobody says what is parallel: the engine sees which operations depend on which. The prediction: two
-devices with a core each take as long as one of them needs for its half; ten independent products
-take as long as the cores need for ten.
+    python examples/async_devices.py
+
+Nothing in this program says what may run in parallel: the engine knows which operations depend on
+each other and runs the others side by side. First, 40 independent matrix products run on one device
+with one core, on two devices with one core each, and on one device with all cores. Then ten
+products run on one device under the profiler, whose trace says how many ran at a time.
+
+What to look for: the table shows a prediction next to each measurement. Two devices should need
+half the time of one device with one core, and no more than one device with the same number of
+cores. The exit status is 1 if an expectation is not met.
 """
 
 from __future__ import annotations
@@ -20,7 +27,7 @@ SIDE, PRODUCTS, ROUNDS = 512, 20, 7
 
 
 def milliseconds(function: Callable[[], Any]) -> float:
-    """From an empty queue until everything is done."""
+    """The time of a call, from an empty queue until all its work is done."""
     npx.waitall()
     start = time.perf_counter()
     results = function()
@@ -30,7 +37,7 @@ def milliseconds(function: Callable[[], Any]) -> float:
 
 
 def run(x: np.ndarray, count: int = PRODUCTS) -> list[np.ndarray]:
-    """Products that do not depend on each other."""
+    """Issue products that do not depend on each other."""
     return [np.dot(x, x) for _ in range(count)]
 
 
@@ -62,7 +69,7 @@ def main() -> None:
 
 
 def ten_products(x: np.ndarray) -> None:
-    """Do ten independent products on one device run in parallel? The trace tells."""
+    """Check in the trace that ten independent products on one device run in parallel."""
     with profiler.graph() as graph:
         run(x, 10)
     products = graph.named("matmul")

@@ -1,10 +1,15 @@
-"""The graph of a training step: a two-layer perceptron on a CPU and two GPUs.
+"""Draw the graph of a training step: a two-layer perceptron on a CPU and two simulated GPUs.
 
-The program says nothing about what is parallel. The engine's own record of the step is drawn: the
-data travel to both GPUs, each computes its half, and every layer's gradients come together on the
-CPU as soon as that layer's backward is done, while the layers before it are still computed.
+    python examples/async_graph.py              # draws step.svg
+    python examples/async_graph.py step.json    # the same graph as JSON
 
-    python examples/async_graph.py step.svg
+The program does not say what may run in parallel. `profiler.graph()` records the operations that
+the engine ran in the step, and the dependencies between them.
+
+What to look for in the drawing: each half of the batch is copied to its GPU, and both GPUs compute
+at the same time. The gradients of a layer are summed on the CPU as soon as backward has computed
+them, while the GPUs still compute the gradients of the layer before it. The program also prints the
+operations of each device and the longest chain of dependent operations.
 """
 
 from __future__ import annotations
@@ -31,7 +36,7 @@ class Perceptron(NamedTuple):
 
 
 def parameters() -> list[np.ndarray]:
-    """Those of the network, on the CPU."""
+    """The initial parameters of the network, on the CPU."""
     found = []
     for rows, columns in zip(SIZES, SIZES[1:], strict=False):
         found += [np.random.normal(scale=0.1, size=(rows, columns)), np.zeros((columns,))]
@@ -49,7 +54,7 @@ def on_device(values: list[np.ndarray], place: device.Device) -> Perceptron:
 def step(
     values: list[np.ndarray], networks: list[Perceptron], x: np.ndarray, y: np.ndarray
 ) -> list[np.ndarray]:
-    """One step of training; the losses of the parts of the batch."""
+    """Run one training step. Returns the loss of each device's part of the batch."""
     places = [network.parameters[0].device for network in networks]
     size = len(x) // len(places)
     parts = [slice(i * size, (i + 1) * size) for i in range(len(places))]
@@ -61,14 +66,14 @@ def step(
         losses = [net.loss(*pair) for net, pair in zip(networks, data, strict=True)]
     for loss in losses:
         loss.backward()
-    # The last layer's gradients are there first.
+    # Backward computes the gradients of the last layer first, so they are summed first.
     for index in reversed(range(len(values))):
         reduce_and_update(values[index], [net.parameters[index] for net in networks])
     return losses
 
 
 def reduce_and_update(value: np.ndarray, copies: list[np.ndarray]) -> None:
-    """Bring the gradients of one parameter together, update it, and send it out again."""
+    """Sum the gradients of one parameter on the CPU, update it, and copy it to all devices."""
     total = sum(copy.grad.as_in_ctx(cpu(0)) for copy in copies)
     value -= RATE / BATCH * total
     for copy in copies:
@@ -77,7 +82,9 @@ def reduce_and_update(value: np.ndarray, copies: list[np.ndarray]) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("file", nargs="?", default="step.svg", help=".svg or .json")
+    parser.add_argument(
+        "file", nargs="?", default="step.svg", help=".svg or .json (default: step.svg)"
+    )
     arguments = parser.parse_args()
     device.simulate(2)
     np.random.seed(0)

@@ -1,14 +1,25 @@
-"""Increments of one array: when asynchronous execution pays, and how much.
+"""Increment an array 900 times: when asynchronous execution saves time, and how much.
 
-t1 is what the front end takes for one increment (its own work included), t2 what the kernel takes,
-t3 what it takes to hand one over and to come back from waiting for it. Waiting after each costs
-n (t1 + t2 + t3). Without waiting the front end and the engine work side by side:
+    python examples/async_increments.py
 
-    inline       small arrays are incremented by the call itself: n (t1 + t2), waiting or not
-    t2 > t1      the engine is the slower one: t1 + n t2 + t3
-    t2 < t1      the front end is: n t1 + t2 + t3
+Each increment `y += 1` has three costs:
 
-All three are measured on the operations of a trace, and the totals predicted from them.
+    t1   the front end: the call itself, and the Python code between two calls
+    t2   the kernel that adds 1
+    t3   handing the operation to the engine, and returning from the wait for it
+
+A loop that waits after each of its n increments takes n (t1 + t2 + t3). Without waiting, the front
+end and the engine work at the same time, so the slower one decides:
+
+    inline       the call itself increments small arrays: n (t1 + t2), with or without waiting
+    t2 > t1      the engine is slower: t1 + n t2 + t3
+    t2 < t1      the front end is slower: n t1 + t2 + t3
+
+The program measures t1, t2 and t3 on the operations of a trace, and predicts the totals from them.
+
+What to look for: the measured totals are within 20 % of the predictions. If the engine is slower,
+a loop that does not wait takes at most 0.8 of the time of one that does. The exit status is 1 if an
+expectation is not met.
 """
 
 from __future__ import annotations
@@ -21,12 +32,12 @@ from prediction import Row, check, finish, introduce, show
 
 from gemel import np, npx, profiler
 
-INCREMENTS = 900  # fewer than the queue holds
+INCREMENTS = 900  # fewer than the queue holds (1,024), so that no call waits for room
 ROUNDS = 5
 
 
 class Times(NamedTuple):
-    """Microseconds: of the whole loop, and the pieces of one increment."""
+    """The time of a whole loop and the costs of one increment, in microseconds."""
 
     total: float
     t1: float
@@ -35,7 +46,7 @@ class Times(NamedTuple):
 
 
 def front_end_work(steps: int) -> float:
-    """What a program does between its calls: any Python."""
+    """Stand for the Python code that a program runs between two calls."""
     value = 0.0
     for step in range(steps):
         value += step * 0.5
@@ -43,7 +54,10 @@ def front_end_work(steps: int) -> float:
 
 
 def run(size: int, work: int, wait: bool) -> Times:
-    """Increment an array again and again, and take the times from the trace."""
+    """Increment an array again and again, and take the times from the trace.
+
+    Only a loop without waiting measures t1, and only one with waiting measures t3; the other is 0.
+    """
     y = np.zeros((size,), dtype="float64")
     npx.waitall()
     profiler.set_state("run")
@@ -73,12 +87,16 @@ def run(size: int, work: int, wait: bool) -> Times:
 
 
 def inline_part(operations: list[profiler.Operation], t2: float) -> float:
-    """How much of the time between two calls is the kernel's: all of it when run inline."""
+    """The kernel's part of the time between two calls: t2 if the calls ran it inline, else 0."""
     return t2 if all(o.inlined for o in operations) else 0.0
 
 
 def regime(title: str, size: int, work: int) -> tuple[float, float, float, float, bool]:
-    """Measure one regime; the totals predicted and measured in us, without and with waits."""
+    """Measure one regime and print the predicted and measured totals.
+
+    Returns t1, t2, the totals measured without and with waiting (all in microseconds), and whether
+    the increments ran inline.
+    """
     run(size, work, False)
     loops = [(run(size, work, False), run(size, work, True)) for _ in range(ROUNDS)]
     t1 = median(a.t1 for a, _ in loops)

@@ -1,8 +1,14 @@
-"""Issuing against completion, and what each way of waiting waits for.
+"""Calls return before their results are ready: what issuing costs, and what each wait waits for.
 
-Calls return when the work has been handed to the engine; only reading a result waits, and only for
-that result. The predictions: ten products take ten times one product; issuing takes as long as the
-calls cost Python; waiting for the first of ten results takes one product, whatever is behind it.
+    python examples/async_issue.py
+
+A call hands its work to the engine and returns. Only reading a result waits, and only for that
+result.
+
+What to look for: issuing ten large products takes less than 1 % of the time until they are done.
+The second table shows several ways to wait while ten products are queued. `waitall()` takes as long
+as ten products. Waiting for the first result takes as long as one product, whatever is queued
+behind it. The exit status is 1 if an expectation is not met.
 """
 
 from __future__ import annotations
@@ -19,14 +25,14 @@ SIDE, PRODUCTS = 1000, 10
 
 
 def milliseconds(function: Callable[[], Any]) -> float:
-    """How long a call takes."""
+    """The time until a call returns."""
     start = time.perf_counter()
     function()
     return (time.perf_counter() - start) * 1000
 
 
 def best(function: Callable[[], Any], times: int = 5) -> float:
-    """The least time of several calls, each from an empty queue."""
+    """The shortest time of several calls, each made when the queue is empty."""
     found = []
     for _ in range(times):
         npx.waitall()
@@ -37,7 +43,7 @@ def best(function: Callable[[], Any], times: int = 5) -> float:
 def main() -> None:
     introduce(__doc__)
     a = np.random.normal(size=(SIDE, SIDE))
-    a.asnumpy()  # the first one imports NumPy
+    a.asnumpy()  # the first asnumpy() imports NumPy
     small = np.ones((2, 2))
     one = best(lambda: np.dot(a, a).wait_to_read())
     call = best(lambda: [small + 1 for _ in range(1000)]) / 1000
@@ -61,20 +67,20 @@ def issue_and_completion(a: np.ndarray, one: float, call: float) -> None:
 
 
 def ways_of_waiting(a: np.ndarray, one: float) -> None:
-    """Each waits in front of a queue of ten products, for the first of them or for all."""
+    """Time several ways to wait while ten products are queued."""
     ways: dict[str, tuple[Callable[[list[Any]], Any], int]] = {
         "waitall()": (lambda results: npx.waitall(), PRODUCTS),
         "first.wait_to_read()": (lambda results: results[0].wait_to_read(), 1),
         "first.asnumpy()": (lambda results: results[0].asnumpy(), 1),
         "first[0, 0].item()": (lambda results: results[0][0, 0].item(), 1),
         "print(first)": (lambda results: str(results[0]), 1),
+        # The wait moves the last product to the front, behind the one that is already running.
         "last.wait_to_read()": (lambda results: results[-1].wait_to_read(), 2),
     }
     rows = []
     for name, (wait, products) in ways.items():
         npx.waitall()
         results = [np.dot(a, a) for _ in range(PRODUCTS)]
-        # The last one is taken next, behind the one that runs already.
         rows.append(Row(name, products * one, milliseconds(lambda w=wait, r=results: w(r))))
         npx.waitall()
     show("waiting in front of ten products", rows)

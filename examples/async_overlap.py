@@ -1,9 +1,15 @@
-"""Computing, copying, and both at once: a CPU, a GPU and the link between them kept busy.
+"""Overlap computation and copies: a CPU, a GPU and the link between them, all busy at once.
 
-The GPU and its link are simulated: a thread of its own, and copies that take the link's latency and
-bandwidth. The prediction for work on different things is the longest of them, not the sum.
+    python examples/async_overlap.py
+    python examples/async_overlap.py --trace out.json     # open the file at ui.perfetto.dev
 
-    python examples/async_overlap.py --trace out.json     # open it at ui.perfetto.dev
+The GPU is simulated. It computes on a thread of its own, and a copy over its link takes the link's
+latency plus the time that its bytes need at the link's bandwidth. The bandwidth is chosen so that
+copying a result takes as long as computing one.
+
+What to look for: work on different devices and links takes as long as the longest of its parts, not
+as long as their sum. At least 0.9 of the shorter of computing and copying is hidden behind the
+longer one. The exit status is 1 if an expectation is not met.
 """
 
 from __future__ import annotations
@@ -21,17 +27,17 @@ SIDE, PRODUCTS, ROUNDS = 500, 40, 7
 
 
 def run(x: np.ndarray) -> list[np.ndarray]:
-    """Independent products on x's device."""
+    """Issue independent products on the device of x."""
     return [np.dot(x, x) for _ in range(PRODUCTS)]
 
 
 def copy_to_cpu(results: list[np.ndarray]) -> list[np.ndarray]:
-    """The results on the CPU."""
+    """Issue copies of the results to the CPU."""
     return [y.as_in_ctx(cpu(0)) for y in results]
 
 
 def milliseconds(function: Callable[[], Any]) -> float:
-    """From an empty queue until everything is done."""
+    """The time of a call, from an empty queue until all its work is done."""
     npx.waitall()
     start = time.perf_counter()
     results = function()
@@ -41,7 +47,10 @@ def milliseconds(function: Callable[[], Any]) -> float:
 
 
 def typical(*functions: Callable[[], Any]) -> list[float]:
-    """The least time of each, taken in turns: what disturbs a machine only adds."""
+    """The shortest time of each function; the functions take turns.
+
+    The minimum counts, because other programs on the machine can only add time.
+    """
     times: list[list[float]] = [[] for _ in functions]
     for _ in range(ROUNDS):
         for function, found in zip(functions, times, strict=True):
@@ -50,7 +59,10 @@ def typical(*functions: Callable[[], Any]) -> list[float]:
 
 
 def set_up() -> tuple[np.ndarray, np.ndarray]:
-    """A CPU of one core and a GPU, whose link carries a result in the time of a product."""
+    """Limit the CPU to one core, and simulate a GPU. Returns an array on each.
+
+    The GPU's link copies a result in the time of a product.
+    """
     device.cores(cpu(0), 1)
     device.simulate(1)
     x_cpu = np.random.normal(size=(SIDE, SIDE), device=cpu(0))
@@ -63,7 +75,7 @@ def set_up() -> tuple[np.ndarray, np.ndarray]:
 
 
 def compute_and_copy(x_gpu: np.ndarray) -> None:
-    """Copy each result while the next one is computed."""
+    """Compute on the GPU, and copy each result to the CPU while the next one is computed."""
     ready = run(x_gpu)
     npx.waitall()
 
@@ -90,7 +102,7 @@ def compute_and_copy(x_gpu: np.ndarray) -> None:
 
 
 def cpu_gpu_and_link(x_cpu: np.ndarray, x_gpu: np.ndarray) -> None:
-    """All three at once."""
+    """Compute on the CPU and on the GPU, and copy over the link, all at once."""
     ready = run(x_gpu)
     npx.waitall()
     on_cpu, on_gpu, both, copying, everything = typical(
@@ -116,7 +128,7 @@ def cpu_gpu_and_link(x_cpu: np.ndarray, x_gpu: np.ndarray) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--trace", metavar="FILE", help="write one round as a trace for Perfetto")
+    parser.add_argument("--trace", metavar="FILE", help="also write a trace for Perfetto")
     arguments = parser.parse_args()
     x_cpu, x_gpu = set_up()
     compute_and_copy(x_gpu)

@@ -1,10 +1,14 @@
-"""Learn the characters of a text with an LSTM; the last tenth of the text is held out.
+"""Train an LSTM to predict the next character of a text, and test it on the last tenth.
 
-python examples/char_lstm.py              # the text in examples/data
-python examples/char_lstm.py book.txt
-python examples/char_lstm.py --quick      # a few steps, to see that it runs
+    python examples/char_lstm.py              # the text in examples/data, about a minute
+    python examples/char_lstm.py book.txt     # another text
+    python examples/char_lstm.py --quick      # five steps, to see that it runs
 
-How it is trained stands in `language_training.py`, the data in `language.py`.
+What to look for: the last line shows the perplexity on the last tenth of the text, which is held
+out: about 6.8 for the text in examples/data. Next to it is the perplexity of a bigram model, 13.2.
+Lower is better. The program fails if the LSTM is not better than the bigrams.
+
+`language_training.py` has the training loop, `language.py` the data.
 """
 
 from __future__ import annotations
@@ -18,7 +22,7 @@ RATE, EPOCHS = 4e-3, 12
 
 
 def network(count: int) -> nn.HybridSequential:
-    """(batch, time) of numbers below `count` -> (batch, time, count)."""
+    """The network: (batch, time) of numbers below `count` -> scores (batch, time, count)."""
     net = nn.HybridSequential()
     net.add(
         nn.Embedding(count, EMBEDDING),

@@ -1,5 +1,7 @@
-"""What the language models share: text as numbers, windows of it, a baseline. NumPy only, so that
-the same models in torch (`benchmarks/language_torch.py`) see the same data in the same order.
+"""Shared by the examples on language models: a text as numbers, windows of it, and a baseline.
+
+This module uses NumPy only, so that the same models in torch (`benchmarks/language_torch.py`) get
+the same data in the same order.
 """
 
 from __future__ import annotations
@@ -12,12 +14,12 @@ from typing import NamedTuple
 import numpy
 
 TEXT = Path(__file__).parent / "data" / "computational_performance.txt"
-#: Characters in a window, windows in a batch, batches in what counts as an epoch.
+#: Characters in a window, windows in a batch, batches in an epoch.
 LENGTH, BATCH, STEPS = 64, 32, 50
 
 
 class Text(NamedTuple):
-    """Characters as numbers below `count`; the last tenth is held out."""
+    """A text as numbers below `count`, one per character; the last tenth is held out."""
 
     count: int
     train: numpy.ndarray
@@ -25,7 +27,7 @@ class Text(NamedTuple):
 
 
 def load(path: Path | str = TEXT) -> Text:
-    """The text of a file."""
+    """Read a file and number its characters."""
     characters = Path(path).read_text(encoding="utf-8")
     symbols = {symbol: number for number, symbol in enumerate(sorted(set(characters)))}
     numbers = numpy.array([symbols[symbol] for symbol in characters], dtype="int32")
@@ -34,10 +36,11 @@ def load(path: Path | str = TEXT) -> Text:
 
 
 class Windows:
-    """Batches (BATCH, LENGTH) of windows at random places, and the characters that follow.
+    """Batches of windows at random places of a text, with the character that follows each one.
 
-    The places are drawn from NumPy's global stream, so `numpy.random.seed` repeats them, and a
-    checkpoint of `gluon.fit` holds where it is.
+    Both arrays of a batch have the shape (BATCH, LENGTH). The places are drawn from NumPy's global
+    random stream. So `numpy.random.seed` repeats them, and a checkpoint of `gluon.fit` includes the
+    state of the stream.
     """
 
     def __init__(self, numbers: numpy.ndarray, steps: int = STEPS) -> None:
@@ -55,15 +58,17 @@ class Windows:
 
 
 def held_out(text: Text) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Windows side by side over the held-out text, and the characters that follow."""
+    """Adjacent windows over the held-out text, with the character that follows each one."""
     count = (len(text.held_out) - 1) // LENGTH
     inputs = text.held_out[: count * LENGTH].reshape(count, LENGTH)
     return inputs, text.held_out[1 : count * LENGTH + 1].reshape(count, LENGTH)
 
 
 def bigram_perplexity(text: Text, extra: float = 0.1) -> float:
-    """Of the held-out characters, each predicted by how often it follows the one before in the
-    text; every pair counts `extra` times more.
+    """The perplexity of a bigram model on the held-out text.
+
+    It predicts each character from the one before, by how often the pair occurs in the training
+    text. `extra` is added to the count of every pair.
     """
     counts = numpy.full((text.count, text.count), extra)
     numpy.add.at(counts, (text.train[:-1], text.train[1:]), 1)
@@ -73,14 +78,14 @@ def bigram_perplexity(text: Text, extra: float = 0.1) -> float:
 
 
 class Rate:
-    """A learning rate that rises for a tenth of the steps and then falls along a cosine."""
+    """A learning rate that rises during a tenth of the steps, then falls along a cosine."""
 
     def __init__(self, base: float, steps: int) -> None:
         self.base = base
         self.steps = steps
 
     def __call__(self, step: int) -> float:
-        """The rate after so many steps."""
+        """The rate after `step` steps."""
         warm = max(self.steps // 10, 1)
         if step < warm:
             return self.base * (step + 1) / warm

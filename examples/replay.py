@@ -1,10 +1,13 @@
-"""A recorded step of several devices as it would run if each had a core of its own.
+"""Replay a recorded training step as if each simulated GPU had a core of its own.
 
-A simulated GPU computes on a core of this machine, and four of them on two cores cannot show what
-four GPUs gain. But the engine's trace says which operations a step consists of, what each waits
-for, how long the engine reckons that it takes, and how many bytes each copy carries. Here each
-device does one operation at a time and each direction of each link one copy, as engine.md 23 and 24
-say, and what could start first goes first.
+`three_splits.py` imports this module. A simulated GPU computes on a core of this machine, so four
+of them on two cores cannot show what four GPUs gain. But the engine's trace says which operations a
+step consists of, what each operation waits for, how long the engine estimates it to take, and how
+many bytes each copy carries.
+
+The replay schedules these operations again. Each GPU runs one operation at a time, and each
+direction of each link carries one copy at a time (docs/internals/engine.md, rules 23 and 24). If
+several are ready, the one issued first goes first.
 """
 
 from __future__ import annotations
@@ -19,39 +22,39 @@ from gemel.profiler.records import link_device
 
 
 class Link(NamedTuple):
-    """What a copy takes: a latency in microseconds, and its bytes at so many gigabytes a second."""
+    """The speed of a link: a copy takes the latency plus its bytes divided by the bandwidth."""
 
     gigabytes_per_second: float
     microseconds: float
 
     def takes(self, size: int) -> float:
-        """Microseconds for so many bytes."""
+        """The time to copy `size` bytes, in microseconds."""
         return self.microseconds + size / self.gigabytes_per_second / 1e3
 
 
-#: A link nobody has to wait for.
+#: A link whose copies take no time.
 FREE = Link(float("inf"), 0)
 
 
 class Step(NamedTuple):
-    """A replayed step; times in microseconds from its beginning."""
+    """A replayed step. All times are in microseconds, counted from its start."""
 
     operations: list[Operation]
-    times: dict[int, tuple[float, float]]
-    whole: float
+    times: dict[int, tuple[float, float]]  # start and end, by the operation's number
+    whole: float  # the time of the whole step
     busy: dict[int, float]  # by GPU: how long it computed
-    moved: dict[tuple[int, bool], int]  # bytes by GPU and direction; True: towards it
-    waited: dict[int, dict[str, float]]  # by GPU: how long it was idle, and for what
-    kept: dict[int, int]  # by GPU: the most bytes of activations at one moment
+    moved: dict[tuple[int, bool], int]  # bytes by GPU and direction; True: to the GPU
+    waited: dict[int, dict[str, float]]  # by GPU: how long it was idle, and what it waited for
+    kept: dict[int, int]  # by GPU: the largest number of bytes of activations at one moment
 
     @property
     def idle(self) -> float:
-        """The share of all devices' time in which they computed nothing."""
+        """The share of the time of all GPUs in which they computed nothing."""
         return 1 - sum(self.busy.values()) / (len(self.busy) * self.whole)
 
 
 def replay(trace: Trace, gpus: int, link: Link) -> Step:
-    """The operations of a trace, on so many GPUs behind links like this."""
+    """Replay the operations of a trace on `gpus` GPUs, each behind a link like `link`."""
     operations = sorted(trace.finished(), key=lambda o: o.number)
     before = _before(operations, trace)
     times = _run(operations, before, link)
@@ -72,12 +75,15 @@ def replay(trace: Trace, gpus: int, link: Link) -> Step:
 
 
 def _meets(o: Operation) -> bool:
-    """Whether it waits for the same operation of other devices."""
+    """Whether an operation is the all-reduce of a `RowDense`, where all devices meet."""
     return o.name.startswith("RowDense ")
 
 
 def _before(operations: list[Operation], trace: Trace) -> dict[int, set[int]]:
-    """What each operation waits for; of those that meet, what all of them do."""
+    """The operations that each operation waits for, all by their numbers.
+
+    The operations of a meeting each wait for whatever any of them waits for.
+    """
     known = {o.number for o in operations}
     before: dict[int, set[int]] = {o.number: set() for o in operations}
     for edge in trace.edges:
@@ -102,7 +108,7 @@ def _takes(o: Operation, link: Link) -> float:
 def _run(
     operations: list[Operation], before: dict[int, set[int]], link: Link
 ) -> dict[int, tuple[float, float]]:
-    """When each operation begins and ends."""
+    """When each operation starts and ends, by its number."""
     found = {o.number: o for o in operations}
     after: dict[int, list[int]] = defaultdict(list)
     missing = {number: len(numbers) for number, numbers in before.items()}
@@ -121,7 +127,7 @@ def _run(
     def ready(number: int, now: float) -> None:
         lane = found[number].lane
         if found[number].device < CPU_COUNT and not found[number].copies:
-            start(number, now)  # the CPU has cores enough
+            start(number, now)  # the CPU is taken to have a core for every operation
         elif free[lane]:
             free[lane] = False
             start(number, now)
@@ -152,7 +158,10 @@ def _waited(
     times: dict[int, tuple[float, float]],
     whole: float,
 ) -> dict[str, float]:
-    """How long a GPU was idle for a link, for other devices, and at the end of the step."""
+    """How long a GPU was idle: because of copies over links, and because of other devices.
+
+    The time from its last operation to the end of the step counts as waiting for other devices.
+    """
     copies = {o.number for o in operations if o.copies}
     own = sorted(
         (times[o.number], o.number) for o in operations if o.device == gpu and not o.copies
@@ -175,7 +184,11 @@ def _waited(
 def _kept(
     gpu: int, operations: list[Operation], trace: Trace, times: dict[int, tuple[float, float]]
 ) -> int:
-    """The most bytes of results of forward, and of what has arrived, that were still to be read."""
+    """The largest number of bytes that a GPU kept at one moment for operations still to come.
+
+    Results of the forward pass and arrived copies count, from when they are written until the last
+    operation that reads them ends.
+    """
     last: dict[int, float] = {}
     for edge in trace.edges:
         if edge.kind == "read after write" and edge.after in times:
@@ -193,6 +206,6 @@ def _kept(
 
 
 def named(code: int) -> str:
-    """How a device is called, shortly."""
+    """The name of a device, such as gpu(0)."""
     place = from_code(code)
     return f"{place.device_type}({place.device_id})"

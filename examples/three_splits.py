@@ -1,14 +1,24 @@
-"""Three ways to split a network over four GPUs: by data, between layers, across layers.
+"""Compare three ways to split a network over four GPUs: by data, between layers, across layers.
+
+    python examples/three_splits.py            # under a minute
+    python examples/three_splits.py --quick    # smaller, to see that it runs
 
 The same network learns scikit-learn's digits on one device and on four simulated GPUs, each behind
-a link. Printed are the parameters' distance from those of one device, then for each way the time of
-a step, what each link carries, what each device holds, how long devices are idle, and for what.
-Times are those of the engine's own trace of a step, replayed with a core for each GPU (replay.py);
-the last column is the wall time on this machine, where the GPUs share its cores. docs/parallel.md
-has the arithmetic.
+a link of its own:
 
-python examples/three_splits.py            # under a minute
-python examples/three_splits.py --quick    # smaller, to see that it runs
+- by data: each GPU has the whole network, and a quarter of each batch
+- between layers: each GPU has some of the layers, and the batch passes through in micro-batches
+- across layers: each GPU has a quarter of each large layer, and the whole batch
+
+What to look for: after four steps, each way has the parameters of one device, up to rounding. A
+table then shows, for each way, the time of a step, what each link carries, what each GPU holds, and
+how long the GPUs are idle. Below it are what each GPU waited for, and the idle time of a pipeline
+by the number of micro-batches. docs/parallel.md explains the arithmetic. The exit status is 1 if a
+check fails.
+
+The times come from the engine's trace of a step, replayed as if each GPU had a core of its own
+(replay.py). Only the last column, "ms here", is the time on this machine, whose cores the GPUs
+share.
 """
 
 from __future__ import annotations
@@ -31,10 +41,10 @@ except ImportError:
 
 QUICK = "--quick" in sys.argv
 GPUS = 4
-PAIRS = 4  # of a layer that is WIDE and one that is NARROW
+PAIRS = 4  # of layers, one with WIDE outputs and one with NARROW
 NARROW, WIDE = (64, 128) if QUICK else (256, 1024)
 BATCH, STEPS = (96, 6) if QUICK else (512, 40)
-COMPARED = 4  # after so many steps; from then on rounding, which is in another order, grows
+COMPARED = 4  # steps before parameters are compared; later, differences of rounding grow
 MICRO_BATCHES = 8
 LINK = Link(gigabytes_per_second=4.0, microseconds=20.0)
 
@@ -42,7 +52,10 @@ loss = gluon.loss.SoftmaxCrossEntropyLoss()
 
 
 def network(cut: bool = False) -> nn.HybridSequential:
-    """The digits' 64 values, pairs of layers, ten numbers; `cut`: by columns and rows."""
+    """A network: 64 pixels, pairs of layers, ten scores.
+
+    `cut` makes the pairs of layers that can be split, by columns and by rows.
+    """
     first, second = (parallel.ColumnDense, parallel.RowDense) if cut else (nn.Dense, nn.Dense)
     net = nn.HybridSequential()
     net.add(nn.Dense(NARROW, activation="relu", in_units=64))
@@ -55,13 +68,13 @@ def network(cut: bool = False) -> nn.HybridSequential:
     return net
 
 
-#: Where the stages begin: a pair each, the first and last layer with the nearest.
+#: The layers where stages begin. A stage is a pair; the first and last layer join the nearest.
 CUT = [1 + 2 * pair for pair in range(1, PAIRS)]
 DEVICES = [gpu(number) for number in range(GPUS)]
 
 
 def pipeline(order: str, micro_batches: int = MICRO_BATCHES) -> parallel.Split:
-    """Stages of a pair each."""
+    """The network as a pipeline, with one pair of layers in each stage."""
     return parallel.Pipeline(network(), DEVICES, micro_batches, order, CUT)
 
 
@@ -81,13 +94,13 @@ class Digits(NamedTuple):
     y: Any
 
     def batch(self, number: int) -> Digits:
-        """One of the batches."""
+        """A batch; after the last one, batches start again near the beginning."""
         begin = number * BATCH % (len(self.x) - BATCH + 1)
         return Digits(self.x[begin : begin + BATCH], self.y[begin : begin + BATCH])
 
 
 def digits() -> tuple[Digits, Digits]:
-    """To learn, and held out."""
+    """The digits to learn, and 300 held out."""
     images, labels = load_digits(return_X_y=True)
     x, y = np.array(images / 16, dtype="float32"), np.array(labels)
     held = 300
@@ -95,17 +108,17 @@ def digits() -> tuple[Digits, Digits]:
 
 
 class Trained(NamedTuple):
-    """A way to split, after some steps."""
+    """A split network after its training."""
 
     split: parallel.Split
     trainer: gluon.Trainer
-    values: list[Any]
+    values: list[Any]  # the parameters after COMPARED steps
     accuracy: float
     milliseconds: float  # of a step, on this machine
 
 
 def trained(make: Callable[[], parallel.Split], data: Digits, held: Digits) -> Trained:
-    """Some steps on the digits."""
+    """Train a split network on the digits, for STEPS steps."""
     split = make()
     split.hybridize()
     settings = {"learning_rate": 0.005, "momentum": 0.9}
@@ -125,7 +138,7 @@ def trained(make: Callable[[], parallel.Split], data: Digits, held: Digits) -> T
 
 
 def traced(split: parallel.Split, trainer: gluon.Trainer, batch: Digits) -> Any:
-    """What the engine did in one step."""
+    """The engine's trace of one training step."""
     npx.waitall()
     profiler.set_state("run")
     split.step(trainer, *batch, loss)
@@ -134,7 +147,7 @@ def traced(split: parallel.Split, trainer: gluon.Trainer, batch: Digits) -> Any:
 
 
 def held_bytes(found: Trained) -> dict[int, int]:
-    """By device: parameters, gradients, and their running averages (the momentum)."""
+    """The bytes of parameters, gradients and momentum, by device."""
     total: dict[int, int] = {}
     for parameter in found.split.collect_params().values():
         for array in parameter.list_data():
@@ -144,13 +157,13 @@ def held_bytes(found: Trained) -> dict[int, int]:
 
 
 def megabytes(*counts: float) -> str:
-    """A number, or the least and the most of several."""
+    """Byte counts in megabytes: one number if they are equal, else the smallest and largest."""
     low, high = min(counts) / 1e6, max(counts) / 1e6
     return f"{high:.2f}" if high - low < 0.005 else f"{low:.2f} to {high:.2f}"
 
 
 def show(name: str, found: Trained, step: Step) -> None:
-    """A line of the table."""
+    """Print one row of the table."""
     inwards = [step.moved.get((device.code, True), 0) for device in DEVICES]
     outwards = [step.moved.get((device.code, False), 0) for device in DEVICES]
     held = held_bytes(found)
@@ -162,7 +175,7 @@ def show(name: str, found: Trained, step: Step) -> None:
 
 
 def waits(name: str, step: Step) -> None:
-    """What each device has waited for."""
+    """Print what each GPU waited for."""
     for code, reasons in step.waited.items():
         said = ", ".join(f"{share / step.whole:6.1%} for {why}" for why, share in reasons.items())
         print(f"  {name:22} {named(code)}: computing {step.busy[code] / step.whole:6.1%}, {said}")
@@ -170,7 +183,7 @@ def waits(name: str, step: Step) -> None:
 
 
 def compare(data: Digits, held: Digits) -> None:
-    """The ways side by side."""
+    """Train in each way, compare the parameters, and print the tables."""
     results = {name: trained(make, data, held) for name, make in WAYS.items()}
     alone = results["one device"]
     print(
@@ -206,14 +219,14 @@ def compare(data: Digits, held: Digits) -> None:
 
 
 def expected(steps: dict[str, Step]) -> None:
-    """The arithmetic of docs/parallel.md against the trace."""
+    """Compare the traces with the arithmetic of docs/parallel.md."""
     print("\narithmetic")
     weights = (
         64 * NARROW + NARROW + PAIRS * (2 * NARROW * WIDE + NARROW + WIDE) + 10 * NARROW + 10
     ) * 4
     batch = BATCH * 4
-    # Each key's sum is made on one of four devices: three gradients come there, three sums leave.
-    # A ring carries as much; a sum made on the CPU a third more.
+    # Each gradient is summed on one of the four GPUs: three parts arrive there, three sums leave.
+    # A ring would carry as much, a sum on the CPU a third more.
     summed = sum(steps["by data"].moved.values()) / (2 * 3 * weights)
     check(0.95 < summed < 1.4, f"by data: links carry {summed:.2f} x 2 (p - 1) x the gradients")
     for name in ("between layers, GPipe", "between layers, 1F1B"):
@@ -232,7 +245,10 @@ def expected(steps: dict[str, Step]) -> None:
 
 
 def bubbles(data: Digits) -> None:
-    """How long stages are idle, against (p - 1) / (m + p - 1), copies taking no time."""
+    """Compare the idle time of pipelines with (p - 1) / (m + p - 1), if copies take no time.
+
+    p is the number of stages, m that of micro-batches.
+    """
     print("\nthe bubble of a pipeline: idle share of all devices, copies free, and with the links")
     print("   m   (p-1)/(m+p-1)    GPipe     1F1B   with links: GPipe     1F1B")
     counts = (1, 4, 8) if QUICK else (1, 2, 4, 8, 16)
@@ -242,7 +258,7 @@ def bubbles(data: Digits) -> None:
             split = pipeline(order, count)
             split.hybridize()
             trainer = gluon.Trainer(split.collect_params(), "sgd")
-            for _ in range(3):  # compiled, and met often enough
+            for _ in range(3):  # after these, everything is compiled
                 split.step(trainer, *data.batch(0), loss)
             trace = traced(split, trainer, data.batch(0))
             free.append(replay(trace, GPUS, FREE).idle)
@@ -252,7 +268,7 @@ def bubbles(data: Digits) -> None:
             f"  {count:2}   {known:13.1%} {free[0]:8.1%} {free[1]:8.1%} {real[0]:19.1%} "
             f"{real[1]:8.1%}"
         )
-        # Stages are not quite alike: the first and the last have a layer more.
+        # The formula assumes equal stages, but the first and the last have one layer more.
         near = all(abs(share - known) < (0.2 if QUICK else 0.06) for share in free)
         check(near, f"m = {count}: both orders are as idle as the formula says")
 

@@ -1,10 +1,14 @@
-"""Learn the characters of a text with a small transformer; the last tenth is held out.
+"""Train a small transformer to predict the next character of a text, and test it on the last tenth.
 
-python examples/transformer_lm.py              # the text in examples/data
-python examples/transformer_lm.py book.txt
-python examples/transformer_lm.py --quick      # a few steps, to see that it runs
+    python examples/transformer_lm.py              # the text in examples/data, about a minute
+    python examples/transformer_lm.py book.txt     # another text
+    python examples/transformer_lm.py --quick      # five steps, to see that it runs
 
-How it is trained stands in `language_training.py`, the data in `language.py`.
+What to look for: the last line shows the perplexity on the last tenth of the text, which is held
+out: about 7.9 for the text in examples/data. Next to it is the perplexity of a bigram model, 13.2.
+Lower is better. The program fails if the transformer is not better than the bigrams.
+
+`language_training.py` has the training loop, `language.py` the data.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ RATE, EPOCHS = 3e-3, 16
 
 
 class Attention(nn.HybridBlock):
-    """Each position looks at itself and those before.
+    """Causal self-attention: each position attends to itself and to earlier positions.
 
     Vaswani et al., Attention is all you need, NeurIPS 2017.
     """
@@ -34,7 +38,7 @@ class Attention(nn.HybridBlock):
         self.dropout = nn.Dropout(DROPOUT)
 
     def forward(self, x: Any) -> Any:
-        """(batch, time, WIDTH) -> the same."""
+        """(batch, time, WIDTH) -> the same shape."""
         batch, time = x.shape[0], x.shape[1]
         parts = self.queries_keys_values(x).reshape(batch, time, 3, HEADS, WIDTH // HEADS)
         queries, keys, values = (parts[:, :, n].swapaxes(1, 2) for n in range(3))
@@ -46,7 +50,7 @@ class Attention(nn.HybridBlock):
 
 
 class Layer(nn.HybridBlock):
-    """Attention, then two dense layers, each beside the way straight through."""
+    """Attention, then two dense layers, each part with a residual connection."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,13 +63,16 @@ class Layer(nn.HybridBlock):
         self.dropout = nn.Dropout(DROPOUT)
 
     def forward(self, x: Any) -> Any:
-        """(batch, time, WIDTH) -> the same."""
+        """(batch, time, WIDTH) -> the same shape."""
         x = x + self.dropout(self.attention(self.norm(x)))
         return x + self.dropout(self.narrow(self.gelu(self.wide(self.last_norm(x)))))
 
 
 class Transformer(nn.HybridBlock):
-    """(batch, time) of numbers below `count` -> (batch, time, count), time up to LENGTH."""
+    """The network: (batch, time) of numbers below `count` -> scores (batch, time, count).
+
+    There is a position embedding for each of LENGTH positions, so time is at most LENGTH.
+    """
 
     def __init__(self, count: int) -> None:
         super().__init__()
@@ -78,7 +85,7 @@ class Transformer(nn.HybridBlock):
         self.output = nn.Dense(count, flatten=False)
 
     def forward(self, x: Any) -> Any:
-        """Logits of the character that follows each one."""
+        """The logits of the character that follows each character."""
         y = self.symbols(x) + self.places(np.arange(x.shape[1]))
         return self.output(self.norm(self.layers(self.dropout(y))))
 

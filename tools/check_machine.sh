@@ -1,12 +1,13 @@
 #!/bin/sh
-# Stops at once when this machine lacks something the build needs, and says which line installs it.
+# Stops with an error if this machine lacks something the build needs, and says how to install it.
 # Usage: tools/check_machine.sh PYTHON CXX
 set -eu
 
 python="${1:-python3}"
 compiler="${2:-c++}"
 
-# stop MESSAGE DEBIAN-LINE FEDORA-LINE: the line of the package manager found here, or both.
+# stop MESSAGE DEBIAN-COMMAND FEDORA-COMMAND: print the message and the command of the package manager
+# found here (both commands if there is none), and exit.
 stop() {
   echo "gemel cannot be built here: $1" >&2
   if command -v apt-get >/dev/null 2>&1; then

@@ -1,12 +1,12 @@
-"""Checks the tests of the engine: builds it with a known mistake in it, which they must find.
+"""Checks the tests of the engine: they must find known bugs that are inserted into it.
 
     python tools/mutations.py [--seconds N] [--only NAME]
 
-Each mutation is one replacement in one source file. A mutant is that file, compiled, and linked
-with what the sanitizers' build (tools/sanitize.py) has made of all others. The engine's stress
-program runs on the mutant or, where the mistake is in what only Python reaches, a file of the
-Python tests. A mutant that is not found is an error, as is a replacement that no longer matches the
-sources.
+Each mutation is a bug: a few replacements in one source file. To build a mutant, that file is
+compiled and linked with the other object files of the sanitizer build (tools/sanitize.py). Then the
+engine's stress program runs on the mutant. If the bug is in code that only Python reaches, a file
+of the Python tests runs instead. It is an error if a mutant is not found, or if the text to replace
+is no longer in the sources exactly once.
 """
 
 from __future__ import annotations
@@ -25,14 +25,18 @@ import sanitize
 from sanitize import ROOT
 
 BUILD = ROOT / "build" / "mutations"
-# Freed blocks are poisoned under AddressSanitizer: who touches one is found at once.
+# AddressSanitizer poisons freed blocks, so it finds any access to one at once.
 SANITIZER = "address"
-#: Seconds after which what should have ended long ago hangs.
+#: Seconds beyond `--seconds` after which a program counts as hanging.
 PATIENCE = 40
 
 
 class Mutation(NamedTuple):
-    """A mistake: texts of a file are replaced. `test`: the Python tests that find it."""
+    """A bug: (old, new) texts to replace in a file below src/.
+
+    `test` names the Python tests that must find it, tests/test_NAME.py. If it is empty, the stress
+    program must find it.
+    """
 
     name: str
     file: str
@@ -44,7 +48,7 @@ RELEASE = """    for (const Request& request : operation->requests()) request.st
 """
 
 
-#: What stands in the line that says how a mistake shows.
+#: Words in the line of the output that says how the bug was noticed.
 TELLING = ("differs", "ERROR", "failure", "FAILED")
 
 MUTATIONS = (
@@ -118,7 +122,7 @@ MUTATIONS = (
 
 
 def mutated(mutation: Mutation) -> str:
-    """The text of the file with the mistake in it."""
+    """The text of the file with the bug in it."""
     text = (ROOT / "src" / mutation.file).read_text()
     for old, new in mutation.changes:
         if text.count(old) != 1:
@@ -128,7 +132,7 @@ def mutated(mutation: Mutation) -> str:
 
 
 def run(mutation: Mutation, command: list[str]) -> None:
-    """Run the compiler where it compiled the sanitizers' build."""
+    """Run a compiler command in the build folder of the sanitizer build."""
     folder = sanitize.core(SANITIZER)
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
     if done.returncode:
@@ -136,7 +140,7 @@ def run(mutation: Mutation, command: list[str]) -> None:
 
 
 def made(mutation: Mutation, target: str) -> Path:
-    """A target of the sanitizers' build with the mistake in it."""
+    """Build a target of the sanitizer build with the bug in it. Returns its path."""
     folder = BUILD / mutation.name
     folder.mkdir(parents=True, exist_ok=True)
     ninja = [sysconfig.get_path("scripts") + "/ninja", "-t", "commands", target]
@@ -150,7 +154,7 @@ def made(mutation: Mutation, target: str) -> Path:
     place = compiling.index("-o") + 1
     right, compiling[place], compiling[-1] = compiling[place], str(thing), str(source)
     run(mutation, compiling)
-    # What is there already is not taken from an archive.
+    # The mutant comes first, so the linker takes nothing from the original, even in an archive.
     linking = [word for word in shlex.split(last) if word not in (":", "&&", right)]
     place = linking.index("-o") + 1
     result = folder / Path(linking[place]).name
@@ -159,7 +163,7 @@ def made(mutation: Mutation, target: str) -> Path:
 
 
 def command_of(mutation: Mutation, seconds: float) -> tuple[list[str], dict[str, str]]:
-    """What is to find the mistake, and the variables it runs with."""
+    """The command that must find the bug, and its environment variables."""
     if not mutation.test:
         return [str(made(mutation, "stress")), "--seconds", str(seconds)], dict(os.environ)
     module = made(mutation, "_core")
@@ -170,7 +174,7 @@ def command_of(mutation: Mutation, seconds: float) -> tuple[list[str], dict[str,
 
 
 def found(mutation: Mutation, seconds: float) -> str:
-    """How the tests notice the mistake; empty when they do not."""
+    """How the tests notice the bug; empty if they do not."""
     command, environment = command_of(mutation, seconds)
     limit = PATIENCE + seconds
     try:
@@ -189,13 +193,15 @@ def found(mutation: Mutation, seconds: float) -> str:
 def main() -> None:
     """Build and run every mutant."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=float, default=20, help="of stress for each mutant")
-    parser.add_argument("--only", help="the name of one mutation")
+    parser.add_argument(
+        "--seconds", type=float, default=20, help="seconds of stress for each mutant (default: 20)"
+    )
+    parser.add_argument("--only", help="run only the mutation of this name")
     options = parser.parse_args()
     sanitize.compiled(SANITIZER, "stress", "_core", "gemel")
     chosen = [m for m in MUTATIONS if options.only in (None, m.name)]
     missed = []
-    # Side by side: a program that hangs takes a while to be known for it, and nothing else.
+    # Two at a time: while one waits for a program that hangs, the other can use the processor.
     with ThreadPoolExecutor(2) as pool:
         answers = pool.map(lambda mutation: found(mutation, options.seconds), chosen)
         for mutation, how in zip(chosen, answers, strict=True):

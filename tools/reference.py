@@ -1,9 +1,10 @@
-"""Writes the reference: a page for each public function, from what is declared.
+"""Writes the reference: a page for each public function, made from its declaration.
 
     python tools/reference.py FOLDER
 
-Each page has the signature, the meaning, the dtypes, whether there is a gradient, who computes it,
-the names in other standards, and an example with what it printed when the page was written.
+Each page has the signature, the description, the dtypes, whether there is a gradient, what computes
+the function, its names in other standards, and an example with the output it had when the page was
+written.
 """
 
 from __future__ import annotations
@@ -27,16 +28,16 @@ from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.public import NAMESPACES
 from gemel.spec import Spec
 
-load()  # what is imported only when it is asked for, too
+load()  # also the operations that are otherwise imported on first use
 
-#: Arrays an example may be made of, in the order they are tried: tables, numbers, counts, masks.
+#: Arguments for derived examples, in the order they are tried: tables, numbers, counts, masks.
 OPERANDS = (
     ("np.array([[1.0, 2.0], [3.0, 4.0]])", "np.array([[2.0, 1.0], [1.0, 0.5]])"),
     ("np.array([0.25, 0.5, 1.0])", "np.array([2.0, 0.5, 4.0])", "np.array([1.0, 0.0, -1.0])"),
     ("np.array([6, 5, 4])", "np.array([1, 2, 2])", "np.array([2, 2, 2])"),
     ("np.array([True, True, False])", "np.array([True, False, False])"),
 )
-#: What an example gives for a parameter of this name that has no default.
+#: The arguments of derived examples for parameters without a default, by name.
 ARGUMENTS = {
     "arrays": "[np.array([1.0, 2.0]), np.array([3.0, 4.0])]",
     "axis": "0",
@@ -58,14 +59,14 @@ ARGUMENTS = {
 
 
 class Example(NamedTuple):
-    """A call, and what it printed."""
+    """A call and the output it printed."""
 
     code: str
     printed: str
 
 
 def public() -> Iterator[tuple[str, str, Any]]:
-    """Namespace, name and value of all that is public and called."""
+    """Namespace, name and value of each public function."""
     for namespace, held in NAMESPACES.items():
         for name, value in sorted(held.items()):
             if not inspect.isclass(value):
@@ -73,7 +74,7 @@ def public() -> Iterator[tuple[str, str, Any]]:
 
 
 def operation(value: Any) -> Op | None:
-    """The operation a public function is, or is the facade of."""
+    """The operation that a public function is or stands for; None if there is none."""
     found = value if isinstance(value, Op) else REGISTRY.get(value.__name__)
     own = isinstance(found, Op) and found.public and (found is value or _is_facade(found, value))
     return found if own else None
@@ -87,19 +88,19 @@ def _is_facade(op: Op, value: Any) -> bool:
 
 
 def written(value: Any) -> str:
-    """The example in a docstring: its lines after ``>>>``."""
+    """The code of the example in a docstring: the lines that begin with ``>>>`` or ``...``."""
     lines = inspect.cleandoc(value.__doc__ or "").splitlines()
     return "\n".join(line[4:] for line in lines if line.startswith((">>> ", "... ")))
 
 
 def derived(namespace: str, name: str, value: Any) -> Iterator[str]:
-    """Calls of a function with all that it needs, from its parameters' names."""
+    """Calls of a function that may work, with arguments chosen by the names of its parameters."""
     needed = [
         "*" if parameter.kind is parameter.VAR_POSITIONAL else parameter.name
         for parameter in inspect.signature(value).parameters.values()
         if parameter.default is parameter.empty and parameter.kind is not parameter.VAR_KEYWORD
     ]
-    # What works on each element alone is clearer on a row.
+    # Elementwise operations try a row first, because their output is easier to read on a row.
     first = 1 if isinstance(operation(value), Elementwise) else 0
     for operands in (*OPERANDS[first:], *OPERANDS[:first]):
         arrays = iter(operands)
@@ -108,7 +109,7 @@ def derived(namespace: str, name: str, value: Any) -> Iterator[str]:
 
 
 def run(code: str) -> str:
-    """What an example prints, as a prompt would show it. Raises what it raises."""
+    """The output of an example as a Python prompt shows it. Raises whatever the example raises."""
     scope = {"np": np, "npx": npx}
     *before, last = code.splitlines()
     output = io.StringIO()
@@ -118,14 +119,14 @@ def run(code: str) -> str:
                 exec(line, scope)
             found = eval(last, scope)
     finally:
-        npx.reset_np()  # some set it
+        npx.reset_np()  # some examples call set_np
     if found is not None:
         print(repr(found), file=output)
     return output.getvalue().rstrip()
 
 
 def example(namespace: str, name: str, value: Any) -> Example | None:
-    """The example of a function: its own, or one derived from what it takes."""
+    """The example in the function's docstring, else the first derived call that works."""
     own = written(value)
     if own:
         return Example(own, run(own))
@@ -141,7 +142,7 @@ def example(namespace: str, name: str, value: Any) -> Example | None:
 
 
 def dtypes(op: Op) -> str:
-    """What results of inputs of one dtype are, where the dtypes are all that decides."""
+    """The dtypes of results, by the dtype of all inputs; empty if it alone does not decide."""
     groups: dict[str, list[str]] = {}
     for dtype in DTYPES if not op.dynamic else ():
         try:
@@ -161,7 +162,7 @@ def dtypes(op: Op) -> str:
 
 
 def computed(op: Op) -> str:
-    """Who computes it."""
+    """What computes an operation: a compiled kernel or NumPy."""
     if op.dynamic:
         return "by NumPy; the call waits, since the shape of the result depends on values"
     if not op.has_kernel:
@@ -170,14 +171,14 @@ def computed(op: Op) -> str:
 
 
 def gradient(op: Op) -> str:
-    """Whether it has a gradient, and where it comes from."""
+    """Whether an operation has a gradient, and where that comes from."""
     if op.differentiable:
         return "yes"
     return "yes, that of what it is written over" if isinstance(op, Composite) else "no"
 
 
 def facts(op: Op | None) -> Iterator[str]:
-    """The lines of a page about the operation."""
+    """The lines of a page that list facts about its operation."""
     if op is None:
         yield "- computed: by the functions it is written over"
         return
@@ -204,7 +205,7 @@ def page(namespace: str, name: str, value: Any) -> str:
 
 
 def by_numpy() -> str:
-    """The operations of the table that have no kernel, and which of them wait for their inputs."""
+    """A text that lists gemel's operations without a kernel, and which of them wait for inputs."""
     table = [op for op in REGISTRY.values() if isinstance(op, Op) and not op.has_kernel]
     own = [op for op in table if op.function.__module__.startswith("gemel.ops")]
     without = sorted(f"`{op.name}`" for op in own if not op.dynamic)
@@ -217,7 +218,7 @@ def by_numpy() -> str:
 
 
 def main(folder: Path) -> None:
-    """Write the pages and a list of them."""
+    """Write the pages and an index."""
     listed = ["# Reference", ""]
     for namespace, name, value in public():
         path = folder / namespace / f"{name}.md"
@@ -233,7 +234,7 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1]).resolve()
-    with tempfile.TemporaryDirectory() as scratch:  # examples write files
+    with tempfile.TemporaryDirectory() as scratch:  # some examples write files
         os.chdir(scratch)
         main(folder)
         os.chdir(folder)

@@ -4,13 +4,14 @@
     python tools/sanitize.py thread [--short | ARGUMENT ...]    ThreadSanitizer
     python tools/sanitize.py address|thread --stress SECONDS    the tests without Python
 
-The arguments go to pytest; without any, `address` runs all tests and `thread` those about threads.
-`--short` runs the files that ask most of the core, for every change. `--stress` runs the programs
-of tests/cpp, the stress program for so long.
-The core and a copy of the package lie in build/sanitize/: neither the installed package nor the
-source tree is touched. Python itself is not instrumented, so the sanitizers' libraries are
-preloaded, also into the processes that tests start. What they find stops the process it is found
-in, and is printed here at the end, with the tests' own failures. Nothing is suppressed.
+The arguments go to pytest. Without any, `address` runs all tests and `thread` those about threads.
+`--short`, meant for every change, runs the files that use the core most. `--stress` runs the
+programs of tests/cpp, among them the stress program for this many seconds.
+
+The core and a copy of the package are in build/sanitize/; the installed package and the source tree
+are not touched. Python itself is not instrumented, so the sanitizers' libraries are preloaded, also
+into the processes that tests start. A process in which a sanitizer finds something stops. At the
+end, the findings are printed here after the tests' own failures. Nothing is suppressed.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ THREADS = (
   "random_programs", "edges_threads", "edges_failures", "edges_exit", "edges_fork", "core_plans",
   "kept",
 )  # fmt: skip
-#: The short forms of both, for every change: what asks most of the core, once.
+#: The tests of `--short`, for both sanitizers: those that use the core most.
 SHORT_THREADS = (
   "core", "engine", "python_lane", "tape", "edges_threads", "edges_exit", "edges_fork",
 )  # fmt: skip
@@ -51,7 +52,10 @@ def files(names: tuple[str, ...]) -> list[str]:
 
 
 class Sanitizer(NamedTuple):
-    """The libraries to preload, the variables that set them up, and pytest's usual arguments."""
+    """The libraries to preload, and the environment variables that configure them.
+
+    `tests` are pytest's arguments by default, `short` those of `--short`.
+    """
 
     libraries: tuple[str, ...]
     variables: dict[str, str]
@@ -60,29 +64,30 @@ class Sanitizer(NamedTuple):
 
 
 def options(**values: object) -> str:
-    """A sanitizer's options as it reads them."""
+    """Options in the form that sanitizers read."""
     return ":".join(f"{name}={value}" for name, value in values.items())
 
 
 def log(name: str) -> Path:
-    """Where processes put what a sanitizer finds: this and their number."""
+    """The path to which processes write findings, with their process id appended."""
     return ROOT / "build" / "sanitize" / name / "found"
 
 
-# Where memory is missing allocators give a null, as the system's: the core makes a failure of it.
+# allocator_may_return_null: without memory, allocators return null as the system's do, and the core
+# turns that into an error.
 SANITIZERS = {
     "address": Sanitizer(
-        # libstdc++ before Python loads it: AddressSanitizer looks for __cxa_throw when it starts.
+        # libstdc++ is preloaded because AddressSanitizer looks for __cxa_throw when it starts.
         ("libasan.so", "libubsan.so", "libstdc++.so"),
         {
-            # Leaks: the interpreter frees little when it ends, so a report would be about it.
+            # No leak detection: the interpreter frees little at exit, so reports would be about it.
             "ASAN_OPTIONS": options(
                 detect_leaks=0,
                 allocator_may_return_null=1,
                 detect_stack_use_after_return=1,
                 log_path=log("address"),
             ),
-            # Each Python object is a block of its own: who uses one that is gone is found, too.
+            # With malloc each Python object is a block of its own, so uses after free are found.
             "PYTHONMALLOC": "malloc",
             "UBSAN_OPTIONS": options(print_stacktrace=1),
         },
@@ -94,12 +99,12 @@ SANITIZERS = {
         {
             "TSAN_OPTIONS": options(
                 allocator_may_return_null=1,
-                atexit_sleep_ms=0,  # a second in each process, else
+                atexit_sleep_ms=0,  # the default is a second in each process
                 die_after_fork=0,
                 halt_on_error=1,
                 log_path=log("thread"),
             ),
-            # NumPy's own threads are not instrumented, so they would seem to race.
+            # NumPy's own threads are not instrumented, so they would be reported as races.
             "OPENBLAS_NUM_THREADS": "1",
         },
         files(THREADS),
@@ -109,12 +114,12 @@ SANITIZERS = {
 
 
 def core(name: str) -> Path:
-    """Where the core is compiled."""
+    """The folder in which the core is compiled."""
     return log(name).parent / "core"
 
 
 def compiled(name: str, *targets: str) -> Path:
-    """Compile these of CMake's targets with the sanitizer; the folder they are in."""
+    """Build CMake targets with the sanitizer. Returns the build folder."""
     folder = core(name)
     tools = sysconfig.get_path("scripts")
     environment = {**os.environ, "PATH": os.pathsep.join((tools, os.environ["PATH"]))}
@@ -131,8 +136,10 @@ def compiled(name: str, *targets: str) -> Path:
 
 
 def packaged(name: str, folder: Path, module: Path | None = None) -> Path:
-    """A copy of the package in a folder, with the core compiled before, or another one; the same
-    folder."""
+    """Copy the package into a folder, with the compiled core or another `module` as its core.
+
+    Returns the folder.
+    """
     package = folder / "gemel"
     shutil.rmtree(package, ignore_errors=True)
     ignored = shutil.ignore_patterns("__pycache__", "*.so")
@@ -145,19 +152,19 @@ def packaged(name: str, folder: Path, module: Path | None = None) -> Path:
 
 
 def library(name: str) -> str:
-    """The path of one of the compiler's libraries."""
+    """The path of a library that comes with the compiler."""
     command = [COMPILER, f"-print-file-name={name}"]
     return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
 
 
 def findings(name: str) -> str:
-    """What the sanitizer has written since the last call."""
+    """What the sanitizer has written since the last call. Deletes the files."""
     folder, prefix = log(name).parent, log(name).name + "."
     found = []
     for path in sorted(folder.glob(prefix + "*")):
         lines = path.read_text().splitlines(keepends=True)
         path.unlink()
-        # Said whenever memory is missing, which tests see to.
+        # Printed whenever an allocation fails, which some tests cause on purpose.
         told = "".join(line for line in lines if "failed to allocate" not in line).strip()
         if told:
             found.append(f"== process {path.name.removeprefix(prefix)}\n{told}")
@@ -165,7 +172,7 @@ def findings(name: str) -> str:
 
 
 def surroundings(name: str, package: Path) -> dict[str, str]:
-    """The variables Python runs with on the package in this folder."""
+    """The environment variables with which Python uses the package in a folder."""
     sanitizer = SANITIZERS[name]
     return {
         **os.environ,
@@ -177,12 +184,13 @@ def surroundings(name: str, package: Path) -> dict[str, str]:
 
 
 def test(name: str, arguments: list[str]) -> int:
-    """Run the Python tests; pytest's exit code."""
+    """Run the Python tests. Returns pytest's exit code."""
     compiled(name, "_core", "gemel")
     package = packaged(name, log(name).parent / "package")
     findings(name)
-    # Not `python -m pytest`, which looks for the package in the working directory first. The file
-    # descriptors are left alone: UndefinedBehaviorSanitizer writes to stderr, log_path or not.
+    # Not `python -m pytest`, which looks for the package in the working directory first. With
+    # --capture=sys, pytest leaves the file descriptors alone: UndefinedBehaviorSanitizer writes to
+    # stderr even if log_path is set.
     pytest = [sysconfig.get_path("scripts") + "/pytest", "--capture=sys"]
     if arguments in ([], ["--short"]):
         sanitizer = SANITIZERS[name]
@@ -192,7 +200,7 @@ def test(name: str, arguments: list[str]) -> int:
 
 
 def stress(name: str, seconds: str) -> int:
-    """Run the tests without Python; the first exit code that is not 0."""
+    """Run the tests without Python. Returns the first exit code that is not 0, or 0."""
     programs = compiled(name, *CPP, "stress") / "cpp"
     for command in (*([program] for program in CPP), ["stress", "--seconds", seconds]):
         code = subprocess.run([str(programs / command[0]), *command[1:]]).returncode

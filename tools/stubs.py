@@ -1,8 +1,9 @@
-"""Writes the stubs of what is filled from declarations: `np`, `npx` and the methods of arrays.
+"""Writes the type stubs of `np`, `npx` and the methods of arrays, which are filled at run time.
 
     python tools/stubs.py FOLDER
 
-FOLDER is the package's source. Type checkers and editors read stubs instead of running the code.
+FOLDER is the package's source. What these modules contain comes from the declarations of the
+operations, so type checkers and editors cannot see it in the source. They read the stubs instead.
 """
 
 from __future__ import annotations
@@ -20,10 +21,10 @@ from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.late import load
 from gemel.ir.public import NAMESPACES
 
-load()  # what is imported only when it is asked for, too
+load()  # also the operations that are otherwise imported on first use
 
 HEAD = '"""{title}\n\nWritten by `make stubs`: change what is declared instead.\n"""\n\n'
-#: Where the types are from that signatures name.
+#: The types that signatures may name: module and name.
 TYPES = (
     ("collections.abc", "Callable"),
     ("collections.abc", "Iterable"),
@@ -44,7 +45,7 @@ TYPES = (
 
 
 class Verbatim(str):
-    """Text that a signature shows as it is."""
+    """Text that `str(signature)` shows without quotes."""
 
     __slots__ = ()
 
@@ -53,7 +54,7 @@ class Verbatim(str):
 
 
 def annotation(found: Any, array: str) -> Any:
-    """An annotation in the words of a stub, where `bool` may be a dtype."""
+    """An annotation as a stub writes it: `bool` may be a dtype there, so the type is qualified."""
     if found is inspect.Parameter.empty:
         return found
     text = str(found).replace("Array", array)
@@ -61,9 +62,10 @@ def annotation(found: Any, array: str) -> Any:
 
 
 def written(value: Callable[..., Any], array: str, method: bool, operator: bool = False) -> str:
-    """The signature of an operation or a function; a method calls its first array `self`.
+    """The signature of an operation or a function, as text.
 
-    Nobody gives keywords to an operator.
+    In a method, the first parameter becomes `self`. The keyword-only parameters of an operator are
+    left out, because `a + b` cannot give them.
     """
     signature = inspect.signature(value)
     listed: list[inspect.Parameter] = []
@@ -79,7 +81,7 @@ def written(value: Callable[..., Any], array: str, method: bool, operator: bool 
 
 
 def definition(name: str, value: Callable[..., Any], array: str, method: bool = False) -> str:
-    """A function of a stub, with the first paragraph of its docstring."""
+    """The definition of a function, with the first paragraph of its docstring."""
     meaning = inspect.cleandoc(value.__doc__ or "").split("\n\n")[0].replace("\n", "\n    ")
     operator = name.startswith("__")
     text = f'def {name}{written(value, array, method, operator)}:\n    """{meaning}"""\n'
@@ -87,7 +89,7 @@ def definition(name: str, value: Callable[..., Any], array: str, method: bool = 
 
 
 def namespace(module: Any) -> str:
-    """The stub of `np` or `npx`: functions as they are declared, and what is imported."""
+    """The stub of a namespace such as `np`: declared functions, and imports of everything else."""
     declared = NAMESPACES[module.__name__.removeprefix("gemel.")]
     imports: dict[str, None] = {}
     body = []
@@ -113,7 +115,7 @@ def namespace(module: Any) -> str:
 
 
 def methods() -> str:
-    """The stub of the methods and operators that are declared where the operations are."""
+    """The stub of the methods and operators that operations declare."""
     body = [
         definition(name, value, "Self", method=True)
         for name, value in sorted(vars(ArrayMethods).items())
@@ -130,7 +132,7 @@ def methods() -> str:
 
 
 def stubs() -> dict[str, str]:
-    """The stubs by their paths in the package."""
+    """The text of each stub, by its path in the package."""
     return {
         "np/__init__.pyi": namespace(np),
         "np/fft.pyi": namespace(np.fft),

@@ -2,7 +2,7 @@
 
 Usage: start_gemel.py prepare|run FOLDER VARIANT.
 
-Preparing saves the parameters in gemel's own file; the kernels come from gemel's own cache.
+`prepare` saves the parameters in gemel's own format. The kernels come from gemel's cache on disk.
 """
 
 import time
@@ -18,7 +18,7 @@ imported = time.perf_counter()
 
 
 def network(sizes: list[int]) -> gluon.nn.HybridSequential:
-    """The network without its numbers."""
+    """The network, without values of its parameters."""
     net = gluon.nn.HybridSequential()
     for index, (inputs, outputs) in enumerate(pairwise(sizes)):
         activation = "relu" if index < len(sizes) - 2 else None
@@ -52,7 +52,7 @@ def prepare(sizes: list[int]) -> None:
 
 
 def main(sizes: list[int]) -> None:
-    """Load the parameters, infer, print the stamps."""
+    """Load the parameters, infer, and print the time stamps."""
     net = network(sizes)
     net.load_parameters("mlp.params")
     if sys.argv[3] == "hybridized":

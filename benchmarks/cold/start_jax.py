@@ -2,7 +2,7 @@
 
 Usage: start_jax.py prepare|run FOLDER VARIANT.
 
-The compiled function comes from JAX's own persistent cache.
+The compiled function comes from JAX's persistent cache.
 """
 
 import time
@@ -26,7 +26,7 @@ def forward(layers: list, x: object) -> object:
 
 
 def main() -> None:
-    """Read the numbers, infer, print the stamps."""
+    """Read the numbers, infer, and print the time stamps."""
     import json
 
     with open("sizes.json") as file:

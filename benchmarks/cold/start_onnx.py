@@ -16,7 +16,7 @@ imported = time.perf_counter()
 
 
 def prepare() -> None:
-    """Write the model, optimised beforehand."""
+    """Write the model in its optimised form."""
     from pathlib import Path
 
     sys.path.append(str(Path(__file__).resolve().parent.parent.parent))
@@ -29,7 +29,7 @@ def prepare() -> None:
 
 
 def main() -> None:
-    """Load the model, infer, print the stamps."""
+    """Load the model, infer, and print the time stamps."""
     import json
 
     with open("sizes.json") as file:

@@ -16,7 +16,7 @@ imported = time.perf_counter()
 
 
 def main() -> None:
-    """Read the numbers, infer, print the stamps."""
+    """Read the numbers, infer, and print the time stamps."""
     import json
 
     with open("sizes.json") as file:

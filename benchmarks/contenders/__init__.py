@@ -1,4 +1,4 @@
-"""Who takes part: each contender, the module that builds it and the package it needs."""
+"""The contenders: each one's name, the module that builds it, and the packages it needs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Contender(NamedTuple):
     module: str
     requires: tuple[str, ...]
     ours: bool = False
-    slow_start: bool = False  # compiles for seconds: left out of quick runs
+    slow_start: bool = False  # compiles for seconds, so quick runs leave it out
 
 
 ALL = (
@@ -35,7 +35,7 @@ ALL = (
 
 BY_NAME = {contender.name: contender for contender in ALL}
 
-# Who has something of its own to say on which workload.
+# The contenders that take part in each workload.
 TAKING_PART = {
     "mlp": tuple(each.name for each in ALL if each.name not in ("openvino", "gemel step compiled")),
     "add": ("gemel", "numpy", "torch", "jax"),
@@ -64,7 +64,7 @@ TAKING_PART = {
 
 
 def build(name: str, workload: Workload) -> Case:
-    """Return the case of contender `name` on `workload` (imports its library)."""
+    """The case of contender `name` on `workload`. Imports its library."""
     contender = BY_NAME[name]
     residual = workload.kind.startswith("resnet")
     file = f"{contender.requires[0]}_residual" if residual else contender.module

@@ -39,7 +39,7 @@ def to_numpy(result: Any) -> numpy.ndarray:
 
 def wait(results: Any) -> None:
     npx.waitall()
-    results[-1].wait_to_read()  # raises if the line above has returned too early
+    results[-1].wait_to_read()  # in case waitall() returned too early
 
 
 def mlp(name: str, workload: Workload) -> Case:
@@ -54,7 +54,7 @@ def add(name: str, workload: Workload) -> Case:
 
 
 def dot(name: str, workload: Workload) -> Case:
-    """np.random.normal and np.dot."""
+    """`np.random.normal` and `np.dot`."""
 
     def step() -> Any:
         a = np.random.normal(size=workload.sizes)
@@ -64,7 +64,7 @@ def dot(name: str, workload: Workload) -> Case:
 
 
 def train(name: str, workload: Workload) -> Case:
-    """The chapter's loop: record, backward, step, with no barrier in between."""
+    """A training loop of record, backward and step, which does not wait after each batch."""
     net = network(name, workload)
     loss_of = gluon.loss.L2Loss()
     if name == "gemel hybridized":

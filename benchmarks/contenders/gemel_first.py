@@ -12,7 +12,7 @@ from gemel.runtime.cache import counters
 
 
 def kernels() -> int | None:
-    """How many were compiled or read from disk."""
+    """How many kernels were compiled or read from disk."""
     return counters["compiled"] + counters["loaded"]
 
 
@@ -37,7 +37,7 @@ def batches(name: str, workload: Workload) -> Run:
 
 
 def chain(name: str, workload: Workload) -> Run:
-    """So many multiplies one after another, and their gradient."""
+    """A chain of `count` multiplications, and its gradient."""
     x, factor = (np.array(1 + uniform(workload.sizes, n) * 1e-4) for n in (1, 2))
     factor.attach_grad()
 

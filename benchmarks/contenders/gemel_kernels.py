@@ -1,4 +1,4 @@
-"""gemel: compiled functions and blocks, their gradients through autograd."""
+"""gemel: compiled functions and blocks, and their gradients by autograd."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def attention(q: Any, k: Any, v: Any) -> Any:
 
 
 def encoder(x: Any, *weights: Any, heads: int) -> Any:
-    """What torch's TransformerEncoderLayer computes, its weights in its order."""
+    """What torch's TransformerEncoderLayer computes, with the weights in torch's order."""
     whole, whole_bias, out, out_bias, wide, wide_bias, narrow, narrow_bias, *norms = weights
     batch, time, width = x.shape
 
@@ -77,7 +77,7 @@ def reduce(x: Any, *, how: str, axis: int) -> Any:
 
 
 class Layer(gluon.HybridBlock):
-    """A function of data and parameters."""
+    """A block that calls a function with its inputs and its parameters."""
 
     def __init__(self, function: Callable[..., Any], weights: list[Any], dtype: str) -> None:
         super().__init__()
@@ -94,8 +94,11 @@ class Layer(gluon.HybridBlock):
 
 
 def case(shape: Shape, threads: int) -> Single | None:
-    """The kind's function, compiled; in a block where it has parameters. Its gradients: a compiled
-    function of the arrays and of the gradient that comes to the result, as JAX's is."""
+    """The compiled function of a kind, in a hybridized block if it has parameters.
+
+    Gradients are a compiled function of all arrays and of the gradient with respect to the result,
+    as in JAX.
+    """
     given, weights = shape.operands()
     function = partial(globals()[shape.kind], **shape.settings)
     if shape.gradients:
@@ -118,8 +121,10 @@ def case(shape: Shape, threads: int) -> Single | None:
 
 
 def gradients_of(function: Callable[..., Any], arrays: list[Any]) -> Callable[..., Any]:
-    """A call that computes the gradients of a function for these arrays, of which the last is the
-    gradient that comes to the result, and waits for them."""
+    """A call that computes the gradients of a function and waits for them.
+
+    The last of the arrays is the gradient with respect to the function's result.
+    """
 
     @gemel.compile
     def gradients(*arrays: Any) -> Any:

@@ -24,7 +24,7 @@ def network(name: str, workload: Workload) -> Any:
 
 
 def fill(net: Any) -> None:
-    """Put the weights into `net`, the biases and what normalises as they are at first."""
+    """Put the weights into `net`, and reset biases and batch normalisation."""
     parameters = net.collect_params().values()
     kernels = [each for each in parameters if len(each.shape) > 1]
     for parameter, value in zip(kernels, weights(), strict=True):

@@ -1,4 +1,4 @@
-"""JAX: compiled functions, except for `y = x + 1`, which is its eager mode."""
+"""JAX: compiled functions, except for `y = x + 1`, which runs eagerly."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def add(name: str, workload: Workload) -> Case:
 
 
 def dot(name: str, workload: Workload) -> Case:
-    """Drawing, splitting the key and the product in one compiled function."""
+    """One compiled function splits the key, draws the numbers and multiplies."""
     key = jax.random.key(0)
 
     @jax.jit
@@ -56,7 +56,7 @@ def dot(name: str, workload: Workload) -> Case:
 
 
 def train(name: str, workload: Workload) -> Case:
-    """The whole step compiled, the parameters' memory donated."""
+    """The whole step is one compiled function, whose parameter buffers are donated."""
     state = device_parameters(workload)
 
     def loss_of(layers: Any, x: Any, y: Any) -> Any:

@@ -1,4 +1,4 @@
-"""JAX: compiled networks; recorded programs by its eager gradient."""
+"""JAX: the first result of compiled networks, and of eager gradients of recorded programs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from benchmarks.workloads import Workload, inputs, near_identity, sequences, uni
 
 
 def kernels() -> int | None:
-    """Not known."""
+    """None, since JAX does not count its kernels."""
     return None
 
 
@@ -40,7 +40,7 @@ def batches(name: str, workload: Workload) -> Run:
 
 
 def chain(name: str, workload: Workload) -> Run:
-    """So many multiplies one after another, and their gradient."""
+    """A chain of `count` multiplications, and its gradient."""
     x, factor = (jnp.array(1 + uniform(workload.sizes, n) * 1e-4) for n in (1, 2))
 
     def loss_of(factor: Any) -> Any:
@@ -57,7 +57,7 @@ def chain(name: str, workload: Workload) -> Run:
 
 
 def norms(name: str, workload: Workload) -> Run:
-    """Forward and backward of layers of a product and a normalisation over the batch."""
+    """Forward and backward of layers that multiply and normalise over the batch."""
     (width,) = workload.sizes
     weights = [jnp.array(near_identity(width, index)) for index in range(workload.count)]
     others = [(jnp.zeros(width), jnp.ones(width), jnp.zeros(width)) for _ in weights]

@@ -1,4 +1,4 @@
-"""JAX: compiled functions, everything an argument of them."""
+"""JAX: compiled functions that take all arrays as arguments."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def normalized(x: Any, gamma: Any, beta: Any) -> Any:
 
 
 def encoder(x: Any, *weights: Any, heads: int) -> Any:
-    """What torch's TransformerEncoderLayer computes, its weights in its order."""
+    """What torch's TransformerEncoderLayer computes, with the weights in torch's order."""
     whole, whole_bias, out, out_bias, wide, wide_bias, narrow, narrow_bias, *norms = weights
     batch, time, width = x.shape
     parts = (x @ whole.T + whole_bias).reshape(batch, time, 3, heads, width // heads)
@@ -65,7 +65,10 @@ def reduce(x: Any, *, how: str, axis: int) -> Any:
 
 
 def case(shape: Shape, threads: int) -> Single | None:
-    """The kind's function; of its gradients only what does not need the forward pass is timed."""
+    """The compiled function of a kind, or of its gradients.
+
+    XLA leaves out whatever the gradients do not need of the forward pass.
+    """
     if shape.kind not in globals():
         return None
     data, weights = shape.operands()

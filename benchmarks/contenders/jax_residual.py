@@ -1,4 +1,4 @@
-"""JAX's ResNet-18: compiled functions of the weights, which are constants in inference."""
+"""JAX's ResNet-18: compiled functions. In inference, the weights are constants of them."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from benchmarks.cases import Calls, Case, Training
 from benchmarks.residual import EPSILON, RATE, blocks, labels, pictures, weights
 from benchmarks.workloads import Workload
 
-#: A weight, and in training what scales and shifts the channels.
+#: The weight of a layer, and the scale and shift of its channels.
 Step = tuple[Any, Any, Any]
 
 
 def steps() -> list[Step]:
-    """Of all convolutions, and last the dense layer's weight and bias."""
+    """The parameters of all convolutions, then the dense layer's weight and bias."""
     *kernels, dense = map(jnp.array, weights())
     found = [(kernel, jnp.ones(len(kernel)), jnp.zeros(len(kernel))) for kernel in kernels]
     return [*found, (dense, None, jnp.zeros(len(dense)))]
 
 
 def conv(x: Any, step: Step, stride: int, training: bool) -> Any:
-    """A convolution, normalised by its batch in training."""
+    """A convolution and its batch normalisation, by the statistics of the batch in training."""
     kernel, scale, shift = step
     pads = [(kernel.shape[-1] // 2,) * 2] * 2
     y = jax.lax.conv_general_dilated(x, kernel, (stride, stride), pads)
@@ -61,7 +61,7 @@ def resnet(name: str, workload: Workload) -> Case:
 
 
 def resnet_train(name: str, workload: Workload) -> Case:
-    """The whole step compiled, the parameters' memory donated."""
+    """The whole step is one compiled function, whose parameter buffers are donated."""
     state = steps()
 
     def loss_of(state: list[Step], x: Any, y: Any) -> Any:

@@ -9,7 +9,7 @@ from benchmarks.workloads import Workload, inputs, parameters
 
 
 def mlp(name: str, workload: Workload) -> Case:
-    """The network by hand, its weights transposed beforehand."""
+    """The network written by hand, with weights transposed beforehand."""
     layers = [(numpy.ascontiguousarray(weight.T), bias) for weight, bias in parameters(workload)]
 
     def forward(x: numpy.ndarray) -> numpy.ndarray:
@@ -29,7 +29,7 @@ def add(name: str, workload: Workload) -> Case:
 
 
 def dot(name: str, workload: Workload) -> Case:
-    """NumPy's own generator, float32."""
+    """NumPy's own random generator, in float32, and a product."""
     generator = numpy.random.default_rng(0)
 
     def step() -> numpy.ndarray:

@@ -1,4 +1,4 @@
-"""NumPy: a contender where it has a function for it, and what the others are checked against."""
+"""NumPy: a contender for the operations it has, and the reference for results in `sweep`."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def attention(q: Array, k: Array, v: Array) -> Array:
 
 
 def met(x: Array, w: Array, counts: Any, stride: int) -> Iterator[tuple[Any, Any]]:
-    """For each place of the kernel: its index, and that of what it meets in the padded x."""
+    """For each position in the kernel: its index, and that of the elements of x it multiplies."""
     for at in product(*map(range, w.shape[2:])):
         parts = (slice(i, i + stride * n, stride) for i, n in zip(at, counts, strict=True))
         yield (..., *at), (..., *parts)
@@ -53,7 +53,7 @@ def bordered(x: Array, pad: int) -> Array:
 
 
 def conv(x: Array, w: Array, *, stride: int, pad: int, groups: int) -> Array:
-    """A product for each place of the kernel; one group."""
+    """A convolution as one product for each position in the kernel; one group only."""
     counts = places(x.shape, w.shape, stride, pad)
     result = numpy.zeros((w.shape[0], len(x), *counts), "float32")
     x = bordered(x, pad)
@@ -65,7 +65,7 @@ def conv(x: Array, w: Array, *, stride: int, pad: int, groups: int) -> Array:
 def conv_gradients(
     x: Array, w: Array, g: Array, *, stride: int, pad: int, groups: int
 ) -> list[Array]:
-    """The gradients of `conv`, from that of its result."""
+    """The gradients of `conv`, from the gradient `g` with respect to its result."""
     space = tuple(range(2, x.ndim))
     x = bordered(x, pad)
     of_x, of_w = numpy.zeros_like(x), numpy.zeros_like(w)
@@ -76,7 +76,7 @@ def conv_gradients(
 
 
 def case(shape: Shape, threads: int) -> Single | None:
-    """The kind's function, or that of its gradients."""
+    """The function of a kind or of its gradients; None if there is none here."""
     name = shape.kind + "_gradients" * shape.gradients
     if name not in globals():
         return None

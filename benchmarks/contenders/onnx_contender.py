@@ -1,4 +1,4 @@
-"""ONNX Runtime: plain `run`, and with inputs and outputs bound beforehand."""
+"""ONNX Runtime: plain `run`, and `run` with inputs and outputs bound beforehand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def model(workload: Workload) -> bytes:
 def made(
     name: str, nodes: list[Any], initializers: list[Any], shape_in: Any, shape_out: Any
 ) -> bytes:
-    """A model from x to y, float32 both."""
+    """An ONNX model with the input x and the output y, both float32."""
     graph = helper.make_graph(
         nodes,
         name,
@@ -70,7 +70,7 @@ def lstm_model(workload: Workload) -> bytes:
 
 
 def session_of(model: bytes, workload: Workload) -> onnxruntime.InferenceSession:
-    """A session with the workload's number of threads."""
+    """A session that uses the workload's number of threads."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = workload.threads
     options.inter_op_num_threads = 1
@@ -95,7 +95,7 @@ def mlp(name: str, workload: Workload) -> Case:
 
 
 def bind(session: Any, x: numpy.ndarray, workload: Workload) -> Any:
-    """A binding of input `x` and an output buffer of its own."""
+    """A binding of the input `x` and of an output buffer of its own."""
     binding = session.io_binding()
     source = onnxruntime.OrtValue.ortvalue_from_numpy(x)
     shape = (workload.batch, workload.sizes[-1])

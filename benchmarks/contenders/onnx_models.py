@@ -1,4 +1,4 @@
-"""ONNX models of one operation each, the parameters in them: for whoever runs these."""
+"""ONNX models of one operation each, with its parameters, for ONNX Runtime and OpenVINO."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from benchmarks.shapes import Shape
 
-#: Numbers that are inputs of operations, by their names in the models.
+#: Constant inputs of operations, by their names in the models.
 Constants = dict[str, numpy.ndarray]
 Nodes = list[Any]
 node = helper.make_node
@@ -25,7 +25,7 @@ def conv(names: list[str], shape: Shape) -> tuple[Nodes, Constants]:
 
 
 def simple(kind: str, **settings: Any) -> Callable[[list[str], Shape], tuple[Nodes, Constants]]:
-    """An operation that takes the arrays as they are."""
+    """An operation that takes the arrays unchanged."""
     return lambda names, shape: ([node(kind, names, ["y"], **settings)], {})
 
 
@@ -44,7 +44,7 @@ def transpose(names: list[str], shape: Shape) -> tuple[Nodes, Constants]:
 
 
 def weighed(q: str, k: str, v: str, result: str, size: int) -> tuple[Nodes, Constants]:
-    """Attention, the keys being transposed already."""
+    """Attention with keys that are already transposed."""
     nodes = [
         node("Mul", [q, "factor"], ["cooled"]),
         node("MatMul", ["cooled", k], ["scores"]),
@@ -62,7 +62,7 @@ def attention(names: list[str], shape: Shape) -> tuple[Nodes, Constants]:
 
 
 def encoder(names: list[str], shape: Shape) -> tuple[Nodes, Constants]:
-    """What torch's TransformerEncoderLayer computes, its weights in its order."""
+    """What torch's TransformerEncoderLayer computes, with the weights in torch's order."""
     batch, time, width = shape.sizes[0]
     heads = shape.settings["heads"]
     size = width // heads
@@ -103,7 +103,7 @@ def encoder(names: list[str], shape: Shape) -> tuple[Nodes, Constants]:
 
 
 def model(shape: Shape, data: list[Any], weights: list[Any]) -> bytes | None:
-    """The kind's nodes, its parameters and constants; None for what ONNX does not say."""
+    """The model of an operation as bytes; None for gradients, and for kinds without a model."""
     if shape.gradients or shape.kind not in globals():
         return None
     inputs = [f"x{i}" for i in range(len(data))]

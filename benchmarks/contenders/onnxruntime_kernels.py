@@ -1,4 +1,4 @@
-"""ONNX Runtime: a model of one operation, inputs and outputs bound beforehand."""
+"""ONNX Runtime: a model of one operation, with inputs and outputs bound beforehand."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.shapes import Shape
 
 
 def case(shape: Shape, threads: int) -> Single | None:
-    """Inference only."""
+    """The model of a kind; None for gradients, and for kinds without a model."""
     data, weights = shape.operands()
     text = model(shape, data, weights)
     if text is None:

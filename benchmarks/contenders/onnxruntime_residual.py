@@ -1,4 +1,4 @@
-"""ResNet-18 as a model for ONNX Runtime, which folds what normalises into the convolutions."""
+"""ResNet-18 for ONNX Runtime, which folds batch normalisation into the convolutions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from benchmarks.workloads import Workload
 
 
 class Model:
-    """Nodes, and the weights they take, one after another."""
+    """A model under construction: its nodes, its constants, and the weights still to use."""
 
     def __init__(self) -> None:
         self.nodes: list[Any] = []
@@ -23,19 +23,19 @@ class Model:
         self.weights: Iterator[numpy.ndarray] = iter(weights())
 
     def keep(self, value: numpy.ndarray) -> str:
-        """An array that stays, and its name."""
+        """Add a constant array. Returns its name."""
         name = f"weight{len(self.initializers)}"
         self.initializers.append(numpy_helper.from_array(value, name))
         return name
 
     def add(self, kind: str, *inputs: str, result: str = "", **settings: Any) -> str:
-        """A node, and its result."""
+        """Add a node. Returns the name of its result."""
         result = result or f"value{len(self.nodes)}"
         self.nodes.append(helper.make_node(kind, list(inputs), [result], **settings))
         return result
 
     def conv(self, x: str, stride: int) -> str:
-        """A convolution with the next weight, normalised."""
+        """Add a convolution with the next weight, and batch normalisation."""
         kernel = next(self.weights)
         moves = {"strides": [stride] * 2, "pads": [kernel.shape[-1] // 2] * 4}
         x = self.add("Conv", x, self.keep(kernel), **moves)
@@ -45,7 +45,7 @@ class Model:
 
 
 def model(workload: Workload) -> bytes:
-    """The network for the workload's batch."""
+    """The network for the batch size of the workload."""
     net = Model()
     x = net.add("Relu", net.conv("x", 2))
     x = net.add("MaxPool", x, kernel_shape=[3, 3], strides=[2, 2], pads=[1] * 4)

@@ -1,4 +1,4 @@
-"""OpenVINO: a model of one operation, in float32, its input and output tensors set beforehand."""
+"""OpenVINO: a model of one operation in float32, with its tensors set beforehand."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from benchmarks.shapes import Shape
 
 
 def case(shape: Shape, threads: int) -> Single | None:
-    """Inference only."""
+    """The model of a kind; None for gradients, and for kinds without a model."""
     data, weights = shape.operands()
     text = model(shape, data, weights)
     if text is None:

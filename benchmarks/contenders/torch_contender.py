@@ -58,7 +58,7 @@ def add(name: str, workload: Workload) -> Case:
 
 
 def dot(name: str, workload: Workload) -> Case:
-    """torch.randn and a product."""
+    """`torch.randn` and a product."""
     torch.set_num_threads(workload.threads)
 
     def step() -> torch.Tensor:
@@ -69,7 +69,7 @@ def dot(name: str, workload: Workload) -> Case:
 
 
 def train(name: str, workload: Workload) -> Case:
-    """The usual loop; with compile the network and the loss are one compiled function."""
+    """The usual loop. "torch compile" compiles network and loss as one function."""
     torch.set_num_threads(workload.threads)
     net = network(workload)
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01)

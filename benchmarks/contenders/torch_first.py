@@ -1,4 +1,4 @@
-"""PyTorch, eager and torch.compile: the first result."""
+"""PyTorch: the first result, eager and with torch.compile."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from benchmarks.workloads import Workload, inputs, near_identity, sequences, uni
 
 
 def kernels() -> int | None:
-    """Not known."""
+    """None, since torch does not count its kernels."""
     return None
 
 
 def prepared(name: str, workload: Workload, function: Any) -> Any:
-    """`function` as the contender runs it."""
+    """`function`, compiled if the contender compiles it."""
     torch.set_num_threads(workload.threads)
     return torch.compile(function) if name == "torch compile" else function
 
@@ -55,7 +55,7 @@ def batches(name: str, workload: Workload) -> Run:
 
 
 def chain(name: str, workload: Workload) -> Run:
-    """So many multiplies one after another, and their gradient."""
+    """A chain of `count` multiplications, and its gradient."""
     torch.set_num_threads(workload.threads)
     x, factor = (torch.from_numpy(1 + uniform(workload.sizes, n) * 1e-4) for n in (1, 2))
     factor.requires_grad_()

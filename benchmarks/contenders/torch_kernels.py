@@ -1,4 +1,4 @@
-"""PyTorch, eager: what its users call, in inference mode or with autograd."""
+"""PyTorch, eager: the functions that its users call, in inference mode or with autograd."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reduce(x: Any, *, how: str, axis: int) -> Any:
 
 
 def encoder(weights: list[Any], heads: int) -> Any:
-    """torch's own layer with these weights."""
+    """torch's own encoder layer with these weights."""
     width = weights[2].shape[0]
     settings: dict[str, Any] = {"dropout": 0.0, "activation": "gelu", "batch_first": True}
     layer = torch.nn.TransformerEncoderLayer(width, heads, weights[4].shape[0], **settings)
@@ -54,7 +54,7 @@ def encoder(weights: list[Any], heads: int) -> Any:
 
 
 def case(shape: Shape, threads: int) -> Single | None:
-    """The kind's function."""
+    """The function of a kind, or its gradients; their forward pass runs before each call."""
     torch.set_num_threads(threads)
     data, weights = ([torch.from_numpy(each) for each in part] for part in shape.operands())
     if shape.dtype == "bfloat16":

@@ -1,4 +1,4 @@
-"""PyTorch's ResNet-18, eager, as TorchScript and by torch.compile."""
+"""PyTorch's ResNet-18: eager, as TorchScript, and with torch.compile."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from benchmarks.workloads import Workload
 
 
 def conv(inputs: int, outputs: int, size: int, stride: int) -> list[nn.Module]:
-    """A convolution that keeps the extents but for its stride, normalised."""
+    """A convolution, padded to keep the extents up to its stride, and batch normalisation."""
     step = nn.Conv2d(inputs, outputs, size, stride, size // 2, bias=False)
     return [step, nn.BatchNorm2d(outputs)]
 
 
 class Residual(nn.Module):
-    """A block."""
+    """A residual block."""
 
     def __init__(self, block: Block) -> None:
         super().__init__()
@@ -43,7 +43,7 @@ def network() -> nn.Sequential:
 
 
 def fill(net: nn.Sequential) -> None:
-    """Put the weights into `net`, the biases and what normalises as they are at first."""
+    """Put the weights into `net`, and reset biases and batch normalisation."""
     kernels = [each for each in net.parameters() if each.dim() > 1]
     with torch.no_grad():
         for parameter, value in zip(kernels, weights(), strict=True):
@@ -72,7 +72,7 @@ def resnet(name: str, workload: Workload) -> Case:
 
 
 def resnet_train(name: str, workload: Workload) -> Case:
-    """Forward, backward and SGD; with compile the network is a compiled function."""
+    """Forward, backward and SGD. "torch compile" compiles the network."""
     torch.set_num_threads(workload.threads)
     net = network().train()
     forward: Any = torch.compile(net) if name == "torch compile" else net

@@ -1,4 +1,10 @@
-"""An operation on each element: its formula, its gradient, and everything else follows."""
+"""An elementwise operation of your own: declare its formula and its gradient; gemel does the rest.
+
+    python examples/extending/elementwise.py
+
+What to look for: the operation works on arrays, on the tape and in a compiled function. The plan
+printed last has a single kernel, which fuses the operation with the arithmetic around it.
+"""
 
 import numpy
 

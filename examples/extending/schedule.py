@@ -1,4 +1,8 @@
-"""Another way to do loops: eight vectors at a time where gemel takes four, two or one."""
+"""A schedule of your own: loops over eight vectors at a time, where gemel takes four, two or one.
+
+Run this file: it checks that the results have the same bits as those of gemel's own schedule, and
+prints the plan.
+"""
 
 import numpy
 
@@ -8,13 +12,13 @@ from gemel.codegen.schedules import Recipe
 
 
 def suits(program):
-    """Elementwise loops alone; reductions keep what they have."""
+    """Accept elementwise loops only; reductions keep gemel's own schedule."""
     return program.lanes == "outer" and not program.inner
 
 
 def emit(program, target):
-    """The module of the kernel."""
-    from gemel.codegen.loops import Loops  # needs LLVM, which a cached kernel does not
+    """Generate the LLVM module of the kernel."""
+    from gemel.codegen.loops import Loops  # loads LLVM, which cached kernels do not need
 
     class Wide(Loops):
         def _copies_outer(self):

@@ -1,9 +1,9 @@
-"""Writes what MXNet 1.9.1 computes, for tests/test_references_*.py to compare gemel with.
+"""Writes tables of what MXNet 1.9.1 computes, with which tests/test_references_*.py compare gemel.
 
     python3 -m venv venv; venv/bin/pip install mxnet==1.9.1 numpy==1.23.5
     venv/bin/python tools/references/mxnet_tables.py tests/references
 
-Each file is a list of cases: what is made with which settings, what it is given, what comes out.
+Each file is a list of cases: what is created, its settings, its inputs and its outputs.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ random = numpy.random.RandomState(7)
 
 
 def rounded(value):
-    """Arrays as nested lists, numbers short enough to read and long enough for float32."""
+    """A value for JSON: arrays as nested lists, floats with 8 digits (enough for float32)."""
     if isinstance(value, nd.NDArray):
         value = value.asnumpy()
     if isinstance(value, numpy.ndarray):
@@ -51,7 +51,7 @@ GRADS = [
     {name: random.randn(*shape).astype("float32") for name, shape in SHAPES.items()}
     for _ in range(STEPS)
 ]
-#: Every optimizer is tried with these, and with its own.
+#: Every optimizer is run with each of these settings, and with its own from `OWN`.
 COMMON = [
     {},
     {"learning_rate": 0.05},
@@ -71,7 +71,7 @@ OWN = {
     "SGD": [*MOMENTUM, {"lazy_update": False}],
     "NAG": MOMENTUM,
     "Signum": [{"momentum": 0.0, "wd": 0.1}, {"wd_lh": 0.1}],
-    "DCASGD": [{"lamda": 1.0}],  # with a momentum MXNet 1.9.1 asks for the truth of an array
+    "DCASGD": [{"lamda": 1.0}],  # with a momentum, MXNet 1.9.1 fails: it takes an array as a bool
     "LARS": [*MOMENTUM, {"eta": 0.1, "eps": 0.5, "wd": 0.1}, {"momentum_correction": False}],
     "Adam": BETAS,
     "Adamax": [{"beta1": 0.8, "beta2": 0.5}],
@@ -99,15 +99,15 @@ MIXED = ["SGD", "NAG", "Adam", "LAMB", "AdaGrad"]
 
 
 def optimizer_case(name, settings, dtype="float32"):
-    """A few steps of two parameters.
+    """A few steps with two parameters.
 
-    Of Nadam one only: MXNet multiplies its schedule once for each parameter, not for each step.
+    Nadam has one only, because MXNet updates its schedule for each parameter, not for each step.
     """
     made = dict(settings)
     if "lr_scheduler" in made:
         made["lr_scheduler"] = mx.lr_scheduler.FactorScheduler(base_lr=0.1, **made["lr_scheduler"])
     if name in ("RMSProp", "Adam", "Adamax", "Nadam", "Signum", "LAMB") and "lr_scheduler" in made:
-        # Their default learning rate would replace the scheduler's.
+        # Without it, their default learning rate would replace the scheduler's.
         made["learning_rate"] = settings["learning_rate"] = 0.1
     names = ["0_weight"] if name == "Nadam" else list(SHAPES)
     rule = mx.optimizer.create(name, param_idx2name=dict(enumerate(names)), **made)
@@ -127,7 +127,7 @@ def optimizers():
     for name, own in OWN.items():
         for settings in [*COMMON, *own]:
             if name == "Ftrl" and "lr_scheduler" in settings:
-                continue  # a learning rate of its own always replaces the scheduler's
+                continue  # its default learning rate always replaces the scheduler's
             cases.append(optimizer_case(name, dict(settings)))
     for name in MIXED:
         settings = {"multi_precision": True, "wd": 0.1, "learning_rate": 0.05}
@@ -275,13 +275,13 @@ LOSSES = {
 
 
 def losses():
-    """Values, and the gradients with respect to the prediction of the sum of the loss."""
+    """The losses, and the gradient of their sum with respect to the prediction."""
     for name, choices in LOSSES.items():
         for settings, arrays in choices:
             loss = getattr(gluon.loss, name)(**settings)
             given = [None if a is None else nd.array(a, dtype="float32") for a in arrays]
             case = {"name": name, "settings": settings, "given": given, "out": loss(*given)}
-            if "compute_full" not in settings:  # which MXNet 1.9.1 cannot record
+            if "compute_full" not in settings:  # MXNet 1.9.1 cannot record it
                 given[0].attach_grad()
                 with mx.autograd.record():
                     out = loss(*given)
@@ -345,7 +345,7 @@ METRICS = {
 
 
 def metrics():
-    """What `get` says after each of two batches, and after both, one of them before reset_local."""
+    """`get` after one batch and two; after `reset_local` and a third, `get` and `get_global`."""
     for name, choices in METRICS.items():
         for settings, draw in choices:
             metric = getattr(mx.metric, name)(**settings)
@@ -363,7 +363,7 @@ def metrics():
 
 
 def samplers():
-    """Two rounds each: what is left over of one may belong to the next."""
+    """Several passes over most samplers: what one pass leaves over may belong to the next."""
     data = gluon.data
     for length, start in ((5, 0), (4, 3), (0, 0)):
         sampler = data.SequentialSampler(length, start)
@@ -417,11 +417,11 @@ FILLED = [
 
 
 def initializers():
-    """What is filled in; of random ones, what is drawn from."""
+    """The array that an initializer fills in or, if random, the distribution it draws from."""
     for name, settings, shape in FILLED:
         array = nd.zeros(shape)
         made = getattr(mx.init, name)(**settings)
-        # The bias of an LSTM asks for its initializer by name.
+        # Called directly, since for a name that ends in "bias" MXNet fills in zeros.
         described = mx.init.InitDesc("lstm_weight" if name != "LSTMBias" else "lstm_bias")
         if name == "LSTMBias":
             made._init_weight(described, array)
@@ -453,14 +453,14 @@ MODULES = {
     "init": mx.init,
     "gluon.data": gluon.data.sampler,
 }
-#: What is of no use here: other frameworks' names, and what MXNet itself calls deprecated.
+#: Classes left out: names of other frameworks, and what MXNet itself calls deprecated.
 LEFT_OUT = {"Caffe", "LBSGD", "ccSGD", "FusedRNN"}
-#: And methods that are MXNet's own business, or only say that they are deprecated.
+#: Methods left out: those internal to MXNet, and those that only say they are deprecated.
 INTERNAL = {"set_lr_scale", "sync_state_context", "reset_micro", "update_cov", "update_variance"}
 
 
 def keywords():
-    """The keywords of every class, and of its methods."""
+    """The names of the parameters of every class and its methods."""
     for module, found in MODULES.items():
         for name, kind in sorted(vars(found).items()):
             if not inspect.isclass(kind) or name.startswith("_") or name in LEFT_OUT:
