@@ -38,7 +38,8 @@ def test_running_gives_the_bits_of_the_list_of_steps(name: str) -> None:
 def test_bytes_move_at_the_links_rates(name: str) -> None:
     """The clock agrees with the simulator, except that threads that wake late add time.
 
-    Other load may delay a run on this machine, so the best of five counts.
+    Other programs may delay threads here, too. Each try is slower than the one before, so that a
+    delay is a smaller share of it.
     """
     where = topology.named(name)
     planner = topology.Planner(where)
@@ -48,8 +49,8 @@ def test_bytes_move_at_the_links_rates(name: str) -> None:
     for schedule in (schedules[name] for name in sorted(chosen)):
         expected = topology.simulate(schedule, where, 8e5).seconds
         ratios = []
-        for _ in range(5):
-            found = topology.run(schedule, where, given, slowdown=0.4 / expected)
+        for seconds in (0.4, 0.8, 1.6, 3.2):
+            found = topology.run(schedule, where, given, slowdown=seconds / expected)
             ratios.append(found.seconds / expected)
             if ratios[-1] < 1.2:
                 break
@@ -57,13 +58,13 @@ def test_bytes_move_at_the_links_rates(name: str) -> None:
 
 
 def test_the_planners_arithmetic_holds_on_the_clock() -> None:
-    """The simulator's 60 ms and 15 ms, a hundred times slower, with a tenth of the bytes."""
+    """The simulator's 60 ms and 15 ms, a hundred times slower or more, with a tenth of the bytes."""
     where = topology.named("pcie4-one-switch")
     given = arrays(4, 4_000_000)
     for schedule, expected in ((topology.one_device, 6), (topology.pieces, 1.5)):
         times = []
-        for _ in range(5):
-            found = topology.run(schedule(where), where, given, slowdown=100)
+        for slowdown in (100, 200, 400, 800):
+            found = topology.run(schedule(where), where, given, slowdown=slowdown)
             times.append(found.seconds * 1e3)
             if times[-1] < expected * 1.2:
                 break
