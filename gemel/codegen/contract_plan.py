@@ -296,7 +296,9 @@ def _gemm(task: Task, lanes: int, packs_b: bool, room: Room) -> Schedule:
     forms = [a_last] if near or n <= 4 * lanes else ["packed"]
     if along_k and near:
         forms.append("packed")
-    direct = m <= DIRECT_ROWS or k * n <= 1 << 13
+    # Where masks cost something, a panel of b is worth its room, which has no missing columns.
+    whole = task.target.small_masks or n % lanes == 0
+    direct = m <= DIRECT_ROWS or (whole and k * n <= 1 << 13)
     b_form = "n" if b_last == "n" and (direct or packs_b) else "packed"
     found: list[tuple[float, Schedule]] = []
     for form in forms:

@@ -100,9 +100,11 @@ class Epilogue:
     def from_registers(
         self, values: list[Value], vectors: int, where: tuple[Value, Value], columns: Value
     ) -> None:
-        """Finishes whole rows held in registers, `vectors` per row."""
-        lanes = self.kernel.lanes
-        masks = self.kernel.masks(columns, vectors, lanes)
+        """Finishes whole rows held in registers, `vectors` per row. Where masks cost something, no
+        column is missing."""
+        lanes, masks = self.kernel.lanes, [None] * vectors
+        if self.kernel.has_free_masks:
+            masks = self.kernel.masks(columns, vectors, lanes)
         bases = self._bases(where[0])
         for first in range(0, len(values), vectors):
             bases = self.kernel.advance(bases, ROWS, i64(1)) if first else bases
@@ -121,9 +123,12 @@ class Epilogue:
 
             kernel.each(0, rows[1], 1, row)
 
-        def vectors(line: Value, bases: Bases) -> None:
-            values = (kernel.load(kernel.at(line, at), lanes) for at in range(0, width, lanes))
-            self._row(values, bases, columns[0], masks, lanes)
+        def vectors(masks: list[Mask]) -> Callable[[Value, Bases], None]:
+            def finish(line: Value, bases: Bases) -> None:
+                values = (kernel.load(kernel.at(line, at), lanes) for at in range(0, width, lanes))
+                self._row(values, bases, columns[0], masks, lanes)
+
+            return finish
 
         def singly(line: Value, bases: Bases) -> None:
             def element(column: Value) -> None:
@@ -132,14 +137,14 @@ class Epilogue:
 
             kernel.each(0, columns[1], 1, element)
 
-        if kernel.has_masks:
-            return each(vectors)
+        if kernel.has_free_masks:
+            return each(vectors(masks))
         whole = builder.icmp_signed("==", columns[1], i64(width))
         with builder.if_else(whole) as (then, otherwise):
             with then:
-                each(vectors)
+                each(vectors([None] * len(masks)))
             with otherwise:
-                each(singly)
+                each(vectors(masks) if kernel.has_masks else singly)
 
     def _bases(self, row: Value) -> Bases:
         """The operands' addresses in a row."""

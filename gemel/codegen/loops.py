@@ -58,9 +58,8 @@ class Loops(Frame):
     def __init__(self, program: Program, target: Target) -> None:
         super().__init__(spared(program), target)
         program = self.program
-        sizes = [o.dtype.itemsize for o in program.operands if o.role != INDEX]
-        self.masks = target.masks and (target.small_masks or min(sizes, default=4) >= 4)
-        self.masks = self.masks and self.lanes > 1
+        in_memory = (operand.dtype for operand in program.operands if operand.role != INDEX)
+        self.masks = self.lanes > 1 and target.has_masks_for(in_memory)
         #: Whether all arrays together have `MANY` elements, and how many rows each pass goes over.
         self.many: Value = Constant(I1, 0)
         self._apart = i64(1)

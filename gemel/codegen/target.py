@@ -7,9 +7,11 @@ is cheap. The level can also be set: ``GEMEL_TARGET=avx512``, ``avx2`` or ``gene
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from gemel.config import TARGET
+from gemel.dtype import DType
 
 MACHINE = os.uname().machine if hasattr(os, "uname") else "x86_64"
 
@@ -38,6 +40,11 @@ class Target(NamedTuple):
     def narrowed(self, width: int) -> Target:
         """The same target with vectors of at most `width` bytes."""
         return self if width >= self.width else self._replace(width=width, scales=False)
+
+    def has_masks_for(self, dtypes: Iterable[DType]) -> bool:
+        """Whether loads and stores under a mask are native for all these dtypes."""
+        least = min((dtype.itemsize for dtype in dtypes), default=4)
+        return self.masks and (self.small_masks or least >= 4)
 
     def with_instruction(self, name: str) -> Target:
         """The same target with one of `INSTRUCTIONS`; unchanged for an empty name."""
