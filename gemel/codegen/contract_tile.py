@@ -144,7 +144,15 @@ class Epilogue:
             with then:
                 each(vectors([None] * len(masks)))
             with otherwise:
-                each(vectors(masks) if kernel.has_masks else singly)
+                if not kernel.has_masks:
+                    return each(singly)
+                # Masked stores take long: of several vectors usually only the last one needs one.
+                last = builder.icmp_signed(">", columns[1], i64(width - lanes))
+                with builder.if_else(last) as (usual, other):
+                    with usual:
+                        each(vectors([*[None] * (len(masks) - 1), masks[-1]]))
+                    with other:
+                        each(vectors(masks))
 
     def _bases(self, row: Value) -> Bases:
         """The operands' addresses in a row."""
