@@ -297,7 +297,7 @@ def _gemm(task: Task, lanes: int, packs_b: bool, room: Room) -> Schedule:
     if along_k and near:
         forms.append("packed")
     # Where masks cost something, a panel of b is worth its room, which has no missing columns.
-    whole = task.target.small_masks or n % lanes == 0
+    whole = task.target.small_masks or n % lanes == 0 or k == 0
     direct = m <= DIRECT_ROWS or (whole and k * n <= 1 << 13)
     b_form = "n" if b_last == "n" and (direct or packs_b) else "packed"
     found: list[tuple[float, Schedule]] = []
