@@ -31,7 +31,7 @@ from gemel.kvstore.states import load_states, save_states
 
 def _by_servers(name: str) -> KVStore:
     """Create a store whose values are on the parameter servers that the environment names."""
-    from gemel.kvstore.server.client import ServerStore
+    from gemel.kvstore.server.client import ServerStore  # few programs need it
 
     return ServerStore(name)
 

@@ -9,6 +9,7 @@ sides of a connection prove that they know the secret (HMAC, RFC 2104) before se
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import select
 import socket
@@ -253,7 +254,7 @@ def opened(
     this. `interface` is the value of ``GEMEL_SOCKETS``. Raises `WorkersError` if there is no
     interface of that name.
     """
-    import secrets
+    import secrets  # one worker alone does not need it
 
     import numpy
 
@@ -308,8 +309,6 @@ def _addresses(interface: str) -> list[str]:
     found, names = [], []
     with contextlib.suppress(OSError):
         if sys.platform == "linux":
-            import fcntl
-
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 names = [name for _, name in socket.if_nameindex()]
                 for name in names if interface in (ALL, NONE) else [interface]:
@@ -396,7 +395,7 @@ class _Door:
             missing.discard((other, use))
 
     def _answer(self, channel: socket.socket, missing: set[tuple[int, str]]) -> tuple[int, str]:
-        import secrets
+        import secrets  # as in `opened`
 
         challenge = secrets.token_hex(SECRET_BYTES)
         _say(channel, {"challenge": challenge})

@@ -297,7 +297,7 @@ class Ways:
 
         A way that was not tried with a size, while others were, is shown with a dash.
         """
-        from gemel.topology.explaining import table
+        from gemel.topology.explaining import table  # they need NumPy
         from gemel.topology.units import show_bytes, show_seconds
 
         measured = {size for points in self.table.measured.values() for size, _ in points}

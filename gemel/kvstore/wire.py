@@ -131,7 +131,7 @@ class MpiWire:
             self._finish(self._sums.Iallreduce(row, total))
             return total
         if way not in self._passing:
-            from gemel.kvstore.passing import Passing
+            from gemel.kvstore.passing import Passing  # it needs NumPy
 
             self._passing[way] = Passing(self._schedules[way], self.rank)
         return self._passing[way].summed(row, lengths, self)

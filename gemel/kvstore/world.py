@@ -24,6 +24,7 @@ from gemel.dtype import uint8
 from gemel.errors import GemelError, WorkersError
 from gemel.kvstore.agreement import GENERAL, Agreement, Request
 from gemel.kvstore.leaving import URGENT, Leaving
+from gemel.kvstore.measuring import Carried, measure
 from gemel.kvstore.waiting import ALONE, LONGEST, Scratch
 from gemel.kvstore.ways import CHEAP, GROUP, Ways
 
@@ -429,8 +430,6 @@ class World:
 
     def _measure(self) -> None:
         import numpy
-
-        from gemel.kvstore.measuring import Carried, measure
 
         begin = time.monotonic()
         limit = config.MEASURE_SECONDS.read() if self.size > 1 else 0.0

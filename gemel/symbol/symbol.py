@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gemel.errors import SymbolGivenError, unknown_attribute, unknown_name
+from gemel.arrays.archives import appear
+from gemel.errors import SymbolFileError, SymbolGivenError, unknown_attribute, unknown_name
 from gemel.legacy import Legacy, known, wanted
+from gemel.npx.serialize import type_flag
 from gemel.symbol import json, run
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, nodes_of, text_of
 from gemel.symbol.scopes import attributed, named
@@ -150,7 +152,7 @@ class Symbol:
 
         Gradients are stored in `args_grad`, or in new arrays if `grad_req` asks for them.
         """
-        from gemel.symbol.executor import Executor
+        from gemel.symbol.executor import Executor  # it imports this module
 
         return Executor(self, ctx, args, args_grad, grad_req, aux_states)
 
@@ -159,7 +161,7 @@ class Symbol:
     ) -> Any:
         """Create an `Executor` on new arrays of zeros, with shapes and dtypes inferred from those
         given."""
-        from gemel.symbol.executor import bound
+        from gemel.symbol.executor import bound  # it imports this module
 
         return bound(self, ctx, grad_req, type_dict or {}, shapes)
 
@@ -168,7 +170,7 @@ class Symbol:
 
     def debug_str(self) -> str:
         """Its nodes, one a line."""
-        from gemel.symbol.executor import described
+        from gemel.symbol.executor import described  # it imports this module
 
         return described(self._heads)
 
@@ -193,8 +195,6 @@ class Symbol:
 
     def save(self, fname: Any, remove_amp_cast: bool = True) -> None:
         """Write its symbol file; the file appears complete or not at all."""
-        from gemel.arrays.archives import appear
-
         appear(os.fspath(fname), [self.tojson().encode()])
 
     # ---- put together
@@ -314,8 +314,6 @@ def var(
         if value is not None:
             attrs[f"__{key}__"] = text_of(value)
     if dtype is not None:
-        from gemel.npx.serialize import type_flag
-
         attrs["__dtype__"] = str(type_flag(dtype))
     if init is not None:
         attrs["__init__"] = init if isinstance(init, str) else str(init)
@@ -390,7 +388,5 @@ def load(fname: Any) -> Symbol:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        from gemel.errors import SymbolFileError
-
         raise SymbolFileError(f"symbol file {path}: is not text at byte {error.start}") from None
     return Symbol(json.read(text, path))

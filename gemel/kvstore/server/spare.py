@@ -30,7 +30,7 @@ def prepare() -> None:
     """Do what every server and worker does before its first step."""
     for name in NEEDED:
         import_module(name)
-    from gemel import np
+    from gemel import np  # loading it is part of the preparation
 
     # This imports the code generator and sets up LLVM for this machine.
     (np.ones((2,)) * 2 + 1).wait_to_read()
