@@ -52,7 +52,7 @@ def _uses(lower: int, higher: int) -> list[str]:
     return [use for use in USES if use != "messages" or lower == 0]
 
 
-class Lines:
+class Connections:
     """The connections of one rank: to every other rank for contents and for sums (those of the
     `courier`), and to rank 0 for messages."""
 
@@ -182,7 +182,7 @@ class Lines:
         return (select.POLLIN if rank in inward else 0) | (select.POLLOUT if rank in outward else 0)
 
     def _fill(self, rank: int, inward: dict[int, Any]) -> None:
-        with self._there(rank):
+        with self._until_it_blocks(rank):
             while rank in inward:
                 count = self._contents[rank].recv_into(inward[rank])
                 if not count:
@@ -190,13 +190,13 @@ class Lines:
                 _shorten(inward, rank, count)
 
     def _empty(self, rank: int, outward: dict[int, Any]) -> None:
-        with self._there(rank):
+        with self._until_it_blocks(rank):
             while rank in outward:
                 _shorten(outward, rank, self._contents[rank].send(outward[rank]))
 
     @contextlib.contextmanager
-    def _there(self, rank: int) -> Iterator[None]:
-        """Sleep until something can be sent or received."""
+    def _until_it_blocks(self, rank: int) -> Iterator[None]:
+        """Send or receive until it would block. Raises `WorkersError` if the worker is gone."""
         try:
             yield
         except BlockingIOError:
@@ -247,7 +247,7 @@ def opened(
     gathered: Callable[[Any], Any],
     broadcast: Callable[[Any], Any],
     interface: str = ALL,
-) -> Lines | None:
+) -> Connections | None:
     """Open connections between all ranks; returns None on all ranks if some connection fails.
 
     `gathered` returns the rows of all ranks, `broadcast` that of rank 0. All ranks have to call
@@ -278,7 +278,7 @@ def opened(
                 whole = False
     everywhere = bool(gathered(numpy.array([whole], "uint8")).all())
     if everywhere:
-        return Lines(rank, len(machines), **met)
+        return Connections(rank, len(machines), **met)
     for channels in met.values():
         for channel in channels.values():
             channel.close()
@@ -425,4 +425,4 @@ def _heard(channel: socket.socket) -> dict[str, Any]:
     return found
 
 
-__all__ = ["Lines", "opened"]
+__all__ = ["Connections", "opened"]
