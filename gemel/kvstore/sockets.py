@@ -238,7 +238,7 @@ def _whole(coming: bytearray) -> list[bytes]:
     return found
 
 
-# ---- opening them
+# ---- opening connections
 
 
 def opened(

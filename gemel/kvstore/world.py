@@ -110,7 +110,7 @@ class World:
         for thread in threads:
             thread.start()
 
-    # ---- for the stores
+    # ---- used by the stores
 
     def number_store(self) -> int:
         """A number for a new store; it is the same on all workers, which create stores in order."""
@@ -367,7 +367,7 @@ class World:
                 self._break(f"worker 0 has not answered to {task.request.name} for {allowed:g} s")
                 return
 
-    # ---- doing it
+    # ---- running requests
 
     def _do(self, places: list[Any], way: str) -> None:
         """Execute these requests, of one kind and dtype, at the same time as all other workers."""
@@ -438,7 +438,7 @@ class World:
         passed = numpy.array([time.monotonic() - begin])
         self.ways.seconds = float(self._wire.broadcast(passed)[0])
 
-    # ---- when it cannot go on
+    # ---- failures
 
     def _give_up(self, problem: str) -> None:
         """Report a failure of this worker, which ends the job."""

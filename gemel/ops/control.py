@@ -150,7 +150,7 @@ def cond(
 NAMES = ("then", "otherwise")
 
 
-# --- loops that run as often as values say --------------------------------------------------
+# --- loops whose length depends on values ---------------------------------------------------
 
 
 @op(fails=True)

@@ -134,7 +134,7 @@ def overwritten(heads: Iterable[Reference]) -> list[SymbolNode]:
     return [inner for node in nodes_of(heads) for inner in node.auxiliary()]
 
 
-# --- programs inside of nodes ---------------------------------------------------------------
+# --- programs inside nodes ------------------------------------------------------------------
 
 
 #: The settings that connect inputs with the variables of the programs inside. For `_foreach`, with

@@ -26,7 +26,7 @@ class Symbol:
     def __init__(self, heads: Iterable[Reference]) -> None:
         self._heads = tuple(heads)
 
-    # ---- what it is
+    # ---- names and attributes
 
     @property
     def name(self) -> str | None:
@@ -79,7 +79,7 @@ class Symbol:
         """The attributes of every node that has some, by its name."""
         return {node.name: dict(node.attrs) for node in nodes_of(self._heads) if node.attrs}
 
-    # ---- its outputs
+    # ---- outputs
 
     def __len__(self) -> int:
         return len(self._heads)
@@ -102,7 +102,7 @@ class Symbol:
             return f"<{type(self).__name__} {self.name}>"
         return f"<{type(self).__name__} group [{', '.join(node.name for node, _ in self._heads)}]>"
 
-    # ---- what follows from shapes
+    # ---- inference of shapes and types
 
     def infer_shape(self, *shapes: Any, **named: Any) -> tuple[Any, Any, Any]:
         """The shapes of arguments, outputs and auxiliary states, from those of some arguments.
@@ -197,7 +197,7 @@ class Symbol:
         """Write its symbol file; the file appears complete or not at all."""
         appear(os.fspath(fname), [self.tojson().encode()])
 
-    # ---- put together
+    # ---- composition
 
     def __call__(self, *symbols: Symbol, **named: Any) -> Symbol:
         """The symbol with others in place of its variables: in order, or by name."""
@@ -292,7 +292,7 @@ for _name, _kind in (
     setattr(Symbol, f"__{_name}__", _operator(f"broadcast_{_kind}", f"_{_kind}_scalar")[0])
 
 
-# --- making symbols -------------------------------------------------------------------------
+# --- creating symbols -----------------------------------------------------------------------
 
 
 def var(

@@ -229,7 +229,7 @@ class Compiled:
         traces: list[Arguments] = next((traces for traces in newest if traces), [])
         return max(reversed(traces), key=_above_one, default=None)
 
-    # --- looking at it ----------------------------------------------------------------------
+    # --- inspection -------------------------------------------------------------------------
 
     def graph(self, *arguments: Any, optimized: bool = False) -> Graph:
         """The graph for these arguments, before or after the passes."""

@@ -116,7 +116,7 @@ class Server:
         self.error = self.error or error
         self._stopped.set()
 
-    # ---- who is there
+    # ---- workers
 
     def admit(self, connection: Connection) -> bool:
         """Whether to accept one more stranger."""
