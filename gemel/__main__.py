@@ -8,6 +8,7 @@ import signal
 import sys
 
 from gemel import __version__, config
+from gemel.errors import GemelError
 
 DESCRIPTION = """\
 gemel run executes a program or notebook written for MXNet, unchanged: `import mxnet` gives gemel.
@@ -89,7 +90,6 @@ def main(arguments: list[str]) -> int:
 
 def _launch(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     from gemel.command import launching
-    from gemel.errors import GemelError
 
     if given.servers:
         from gemel.kvstore.server.commands import run_launch
@@ -109,8 +109,7 @@ def _launch(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
 
 
 def _topology(parser: argparse.ArgumentParser, arguments: list[str]) -> int:
-    from gemel.errors import GemelError  # imported here because other commands do not need it
-    from gemel.topology import command
+    from gemel.topology import command  # imported here because other commands do not need it
 
     parser.description = command.DESCRIPTION
     parser.formatter_class = argparse.RawDescriptionHelpFormatter

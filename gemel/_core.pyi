@@ -259,7 +259,7 @@ class Courier:
         """Where the sums are issued."""
     @property
     def state(self) -> tuple[str, int, float, str, list[int], int, float, float]:
-        """Its problem, and seven more: see `gemel.kvstore.leaving.State`."""
+        """Its problem, and seven more: see `gemel.kvstore.courier.State`."""
     def close(self, type: str, message: str, /) -> None:
         """What is open and what comes from now on fails with this."""
 

@@ -14,7 +14,7 @@ from gemel.autograd import Function, is_training
 from gemel.dtype import as_dtype
 from gemel.errors import PythonGivenError, unknown_name
 from gemel.ir.current import current_trace
-from gemel.legacy.declare import TABLE, Legacy
+from gemel.legacy.declare import TABLE, Legacy, known
 from gemel.spec import Spec
 from gemel.symbol.node import SymbolNode, text_of
 from gemel.symbol.scopes import attributed, named
@@ -91,8 +91,6 @@ def register(reg_name: str) -> Callable[[Any], Any]:
 
 def get_all_registered_operators() -> list[str]:
     """The names of MXNet's operations that exist here, and of the registered ones."""
-    from gemel.legacy import known
-
     return [*known(), *_registered]
 
 

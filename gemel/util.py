@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from gemel import npx
+from gemel import np, npx
 from gemel.device import gpu_memory_info as get_gpu_memory
 from gemel.device import num_gpus as get_gpu_count
 from gemel.dtype import MANNERS
@@ -80,8 +80,6 @@ def set_np_default_dtype(is_np_default_dtype: bool = True) -> bool:
 
 def default_array(source_array: Any, ctx: Any = None, dtype: Any = None, device: Any = None) -> Any:
     """Same as `np.array`."""
-    from gemel import np
-
     return np.array(source_array, dtype=dtype, device=device or ctx)
 
 

@@ -21,7 +21,7 @@ from gemel import autograd, cpu, gluon, init, kvstore, np, npx, optimizer
 from gemel.errors import GemelError
 from gemel.gluon import nn
 from gemel.kvstore import agreement, mpi
-from gemel.kvstore.leaving import Leaving
+from gemel.kvstore.courier import BucketSender
 from gemel.kvstore.ways import Table
 from gemel.kvstore.world import World
 
@@ -306,17 +306,17 @@ def torn(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
         if any("rows" in place[2] for place in places):
             os.kill(os.getpid(), signal.SIGKILL)
 
-    issue = Leaving.issue
+    issue = BucketSender.issue
 
-    def only(leaving: Leaving, *arguments: Any) -> None:
-        issue(leaving, *arguments)
+    def only(sender: BucketSender, *arguments: Any) -> None:
+        issue(sender, *arguments)
         time.sleep(0.1)
         os.kill(os.getpid(), signal.SIGKILL)
 
     if store.rank == 1 and settings["agreed"]:
         World._do = once  # type: ignore[method-assign]
     elif store.rank == 1:
-        Leaving.issue = only  # type: ignore[method-assign, assignment]
+        BucketSender.issue = only  # type: ignore[method-assign, assignment]
     try:
         _few_steps(kvstore.create("dist_sync"), {"how": "plain"})
         npx.waitall()  # a weight whose sum failed keeps its value, so only this wait raises

@@ -18,7 +18,7 @@ import pytest
 
 from gemel import _core, np, npx
 from gemel.errors import WorkersError
-from gemel.kvstore.leaving import state_of
+from gemel.kvstore.courier import state_of
 
 MAGIC = 0x67656D656C733031
 

@@ -25,7 +25,7 @@ class Alone:
 
     rank = 0
     machines = (0,)
-    lines = False
+    has_sockets = False
 
     def send(self, rank: int, message: bytes) -> None:
         raise AssertionError("there is nobody")

@@ -317,8 +317,8 @@ def test_late_workers_do_not_make_the_network_look_fast(monkeypatch: Any) -> Non
 
 
 def test_sockets_are_first_where_there_are_some() -> None:
-    assert next(iter(ways_of((0, 1), lines=True))) == "lines" and "lines" not in ways_of((0, 1))
-    ways = Ways((0, 1), lines=True)
+    assert next(iter(ways_of((0, 1), sockets=True))) == "lines" and "lines" not in ways_of((0, 1))
+    ways = Ways((0, 1), sockets=True)
     alike = [(4096.0, 1e-4), (float(1 << 20), 1e-2)]
     ways.table = Table({"lines": alike, "gather": alike})
     assert ways.choose("ranks", 1 << 19) == "lines"
@@ -327,7 +327,7 @@ def test_sockets_are_first_where_there_are_some() -> None:
 
 def test_buckets_follow_from_what_carries_them() -> None:
     """This thread's sockets carry agreed sums; sums sent by themselves have their own row."""
-    ways = Ways((0, 1), lines=True)
+    ways = Ways((0, 1), sockets=True)
     quick, slow = ([(4096.0, each), (float(1 << 20), 250 * each)] for each in (1e-5, 3e-5))
     ways.table = Table({"lines": quick, "gather": slow, "courier": slow})
     assert ways.choose("ranks", 1 << 20) == "lines"

@@ -206,7 +206,7 @@ class Queues:
 
 
 class Wire:
-    lines = False
+    has_sockets = False
 
     def __init__(self, queues: Queues, rank: int) -> None:
         self.rank, self.machines = rank, (0,) * len(queues.boxes)

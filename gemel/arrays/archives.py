@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import stat
 from collections.abc import Iterable, Iterator
+from io import BytesIO
 from threading import get_ident
 from typing import Any
 
@@ -75,7 +76,6 @@ def packed(
     name: str, arrays: Iterable[Any], named: dict[str, Any], compressed: bool = False
 ) -> bytes:
     """The bytes of a `.npz` file. Raises `ValueError` if two arrays have the same name."""
-    from io import BytesIO
     from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
     held = {f"arr_{place}": value for place, value in enumerate(arrays)}
@@ -94,8 +94,6 @@ def packed(
 
 def _written(value: Any) -> bytes:
     """The bytes of a `.npy` file."""
-    from io import BytesIO
-
     content = BytesIO()
     numpy().lib.format.write_array(content, array_like(value).asnumpy(), allow_pickle=False)
     return content.getvalue()
@@ -171,7 +169,6 @@ def unpacked(path: str, content: bytes, device: Device) -> Any:
 
 
 def _parts(path: str, content: bytes) -> Iterator[tuple[str, bytes]]:
-    from io import BytesIO
     from zipfile import BadZipFile, ZipFile
     from zlib import error
 
@@ -184,7 +181,6 @@ def _parts(path: str, content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _array(path: str, content: bytes, device: Device) -> Array:
-    from io import BytesIO
     from tokenize import TokenError
 
     np = numpy()

@@ -12,6 +12,7 @@ import json
 import os
 from struct import pack, unpack_from
 from typing import Any
+from zlib import crc32
 
 from gemel.arrays.archives import appear
 from gemel.device import as_device
@@ -73,8 +74,6 @@ def save(obj: Any, path: Any) -> None:
         settings.update({name: _settings(p) for name, p in found.parameters.items()})
     content = {"name": obj.name, "programs": programs, "parameters": settings}
     program = json.dumps(content, separators=(",", ":")).encode()
-    from zlib import crc32
-
     head = MAGIC + pack("<HQI", VERSION, len(program), crc32(program))
     appear(os.fspath(path), [head, program, *serialize.parts(arrays)])
 
@@ -156,8 +155,6 @@ def load(path: Any, device: Any = None, ctx: Any = None) -> Loaded:
     if length > len(content) - HEAD:
         raise damaged(f"is truncated: its program takes {length} bytes from byte {HEAD}")
     program = content[HEAD : HEAD + length]
-    from zlib import crc32
-
     if crc32(program) != check:
         raise damaged(f"is damaged between byte {HEAD} and byte {HEAD + length}: checksum")
     place = as_device(device if device is not None else ctx)

@@ -6,6 +6,9 @@ Its `forward` defines the computation.
 
 from __future__ import annotations
 
+import re
+import warnings
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gemel import init
@@ -17,6 +20,7 @@ from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
 from gemel.gluon.naming import NameScope, current_scope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
+from gemel.gluon.shapes import fitting_shapes, run_with_symbols
 from gemel.gluon.structure import Children, Internals
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
@@ -205,8 +209,6 @@ class Block(Files):
         """
         found = ParameterDict(self._walk(""))
         if select is not None:
-            import re
-
             matches = re.compile(select).match
             kept = {k: p for k, p in found.items() if matches(k) or matches(p.name)}
             found = ParameterDict(kept)
@@ -345,8 +347,6 @@ class Block(Files):
         Nothing is computed. Layers with parameters of unknown shape may set them here; otherwise
         the shapes that their `forward` accepts are used.
         """
-        from gemel.gluon.shapes import fitting_shapes, run_with_symbols
-
         unknown = [p for p in self._reg_params.values() if not p.is_shape_known]
         if not unknown:
             run_with_symbols(self, arguments)
@@ -374,7 +374,7 @@ class Block(Files):
         Shared parameters are counted once, at their first use. Nothing is computed, unless a layer
         depends on values; then the operations are unknown.
         """
-        from gemel.gluon.summary import summary
+        from gemel.gluon.summary import summary  # few programs need it
 
         print(summary(self, inputs))
 
@@ -424,8 +424,6 @@ class Block(Files):
         plain: list[str] = []
         self._hybridize_inside("", active, plain)
         if active and plain:
-            import warnings
-
             warnings.warn(
                 f"hybridize: {', '.join(plain)} cannot be compiled, because they inherit from "
                 "Block; derive them from HybridBlock",
@@ -460,8 +458,6 @@ def _warn_of_strays(block: Block) -> None:
         inside = value.values() if isinstance(value, dict) else value
         strays = [each for each in inside if isinstance(each, Block) and id(each) not in known]
         if strays:
-            import warnings
-
             warnings.warn(
                 f"{type(block).__name__}.{name} holds {strays[0].name}, which is not a child of "
                 f"{block.name}: blocks in a {type(value).__name__} are not registered; use "
@@ -478,8 +474,6 @@ def _indented(block: Block) -> str:
 def __getattr__(name: str) -> Any:
     # MXNet has these classes in its module of this name.
     if name in ("HybridBlock", "SymbolBlock"):
-        from importlib import import_module
-
         return getattr(import_module("gemel.gluon"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

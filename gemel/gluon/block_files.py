@@ -75,7 +75,7 @@ class Files:
 
     def save(self, prefix: str) -> None:
         """Write `prefix`-model.params, and `prefix`-model.json, which describes the blocks."""
-        import json
+        import json  # few programs need it
 
         self.save_parameters(f"{prefix}-model.params")
         text = json.dumps(_structure(self), indent=2)
@@ -86,7 +86,7 @@ class Files:
 
         Raises `ParameterFileError`, and changes nothing, if the blocks differ.
         """
-        import json
+        import json  # few programs need it
 
         with open(f"{prefix}-model.json", encoding="utf-8") as opened:
             written = json.load(opened)

@@ -15,17 +15,17 @@ class BlockParameters(ParameterDict):
     whose names match.
     """
 
-    __slots__ = ("_block", "_there")
+    __slots__ = ("_block", "_shared_prefix")
 
     def __init__(self, block: Any, shared: ParameterDict | None = None, scope: Any = None) -> None:
         outer = None if scope is None or shared is not None else scope.params
         super().__init__(shared=shared if outer is None else outer._shared)
         self._block: Any = ref(block)
         #: The prefix of the shared parameters' names; it corresponds to this block's prefix.
-        self._there: str | None = None
+        self._shared_prefix: str | None = None
         if outer is not None and outer._shared is not None:
-            before = outer._shared.prefix if outer._there is None else outer._there
-            self._there = before + block.prefix.removeprefix(scope.prefix)
+            before = outer._shared.prefix if outer._shared_prefix is None else outer._shared_prefix
+            self._shared_prefix = before + block.prefix.removeprefix(scope.prefix)
 
     @property
     def prefix(self) -> str:
@@ -42,9 +42,9 @@ class BlockParameters(ParameterDict):
             """The parameter, created if necessary."""
 
     def _found_in(self, shared: ParameterDict, name: str) -> Parameter | None:
-        if self._there is None:
+        if self._shared_prefix is None:
             return super()._found_in(shared, name)
-        return shared._called(self._there + name)
+        return shared._called(self._shared_prefix + name)
 
     def _add(self, name: str, parameter: Parameter) -> Parameter:
         self._block()._register_parameter(name, parameter)

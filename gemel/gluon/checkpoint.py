@@ -239,7 +239,7 @@ def set_streams(state: dict[str, Any]) -> None:
         numpy.random.set_state(state["numpy"])
 
 
-# --- values as text, with arrays beside -----------------------------------------------------
+# --- values as JSON and arrays --------------------------------------------------------------
 
 
 def packed(

@@ -7,6 +7,8 @@ while hooks inside it have to be called, or if its results cannot be compiled.
 
 from __future__ import annotations
 
+import warnings
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gemel.dtype import float32
@@ -110,8 +112,6 @@ class HybridBlock(Block):
 
     def _never_whole(self, error: Exception, arguments: tuple[Any, ...]) -> Any:
         """Give up compiling the block as a whole: warn, and run it as Python from now on."""
-        import warnings
-
         warnings.warn(f"{self.name} is not compiled as a whole: {error}", stacklevel=3)
         self._active = False
         self._forget()
@@ -234,7 +234,7 @@ class HybridBlock(Block):
         `hybrid_forward`, where the block's own parameters, and everything after them, are passed by
         name.
         """
-        import inspect
+        import inspect  # it takes long to load, and a first inference does not need it
 
         if type(self).forward is not HybridBlock.forward:
             return inspect.signature(self.forward), ()
@@ -310,6 +310,4 @@ def holds_symbols(value: Any) -> bool:
 
 def symbol_block() -> Any:
     """The module `gemel.gluon.symbol_block`, which few programs use."""
-    from importlib import import_module
-
     return import_module("gemel.gluon.symbol_block")

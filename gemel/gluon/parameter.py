@@ -84,7 +84,7 @@ class ParameterDict(dict[str, Parameter]):
         lines = "".join(f"\n  {key}: {parameter!r}" for key, parameter in self.items())
         return f"{type(self).__name__} ({lines}\n)"
 
-    # ---- making parameters
+    # ---- creating parameters
 
     def get(self, name: str, default: Any = None, **settings: Any) -> Any:
         """The parameter `name`; if there is none, it is taken from `shared`, or created.
@@ -135,7 +135,7 @@ class ParameterDict(dict[str, Parameter]):
             raise GemelError(f"update: {', '.join(twice)} would each name two parameters")
         super().update(others)
 
-    # ---- all of them
+    # ---- all parameters
 
     def distinct(self) -> list[tuple[str, Parameter]]:
         """Each parameter once, with its first name (layers may share parameters)."""

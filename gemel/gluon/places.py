@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any
 
 from gemel.device import as_device
@@ -32,6 +33,4 @@ def places(device: Any, ctx: Any = None) -> list[Device]:
 
 def warn(message: str) -> None:
     """Issue a warning about a call of a parameter's method."""
-    import warnings
-
     warnings.warn(message, stacklevel=4)

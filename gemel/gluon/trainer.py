@@ -330,7 +330,7 @@ class Trainer:
             self._pulled[position] = parameter._arrays[0].version
             parameter._mark_used()
 
-    # ---- where the parameters live
+    # ---- devices and the store
 
     def _look(self) -> None:
         """Find the parameters' devices. Raises `DeviceError` for parameters that overlap only

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -86,8 +87,6 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
         return norm
     value = float(norm)
     if value != value or value in (float("inf"), float("-inf")):
-        import warnings
-
         warnings.warn(
             "clip_global_norm: the norm is not finite; the result contains NaN", stacklevel=2
         )

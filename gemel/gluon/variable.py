@@ -101,7 +101,7 @@ class Parameter:
         hint = f"; its array has: parameter.data().{name}" if known else ""
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}")
 
-    # ---- what it is
+    # ---- properties
 
     @property
     def shape(self) -> tuple[int, ...] | None:
@@ -147,7 +147,7 @@ class Parameter:
             array.attach_grad(request)
         self._changed()
 
-    # ---- making the array
+    # ---- initialization
 
     def initialize(
         self,
@@ -285,7 +285,7 @@ class Parameter:
             mean = sum(values[1:], first) / len(values)
             return np.where(same, first, mean.astype(self._dtype))
 
-    # ---- using it
+    # ---- values and gradients
 
     def data(self, device: Any = None, ctx: Any = None) -> Any:
         """The array on `device`; in a trace, the symbol that stands for it.
@@ -438,7 +438,7 @@ class Parameter:
             for array in self._arrays:
                 array.attach_grad(self._grad_req)
 
-    # ---- who must hear of changes
+    # ---- blocks that are told of changes
 
     def _add_owner(self, block: Any) -> None:
         if all(owner() is not block for owner in self._owners):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from math import cos, pi, sin
 from typing import Any
 
 from gemel import np
@@ -182,8 +183,6 @@ class HueJitterAug(Augmenter):
     hue: float
 
     def _made(self, src: Any) -> Any:
-        from math import cos, pi, sin
-
         angle = drawn(-self.hue, self.hue) * pi
         turn = np.array(
             [[1.0, 0.0, 0.0], [0.0, cos(angle), -sin(angle)], [0.0, sin(angle), cos(angle)]]

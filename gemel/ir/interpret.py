@@ -5,6 +5,7 @@ Tests compare kernels with it, and it runs operations that have no kernel.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -57,9 +58,7 @@ class NumpyLane:
 
     def erf(self, x: Any) -> Any:
         """Gauss's error function, by Python's math."""
-        from math import erf
-
-        return numpy().vectorize(erf, otypes=[x.dtype])(x)
+        return numpy().vectorize(math.erf, otypes=[x.dtype])(x)
 
 
 #: A function from NumPy arrays and Python numbers to a tuple of NumPy arrays.

@@ -21,8 +21,8 @@ class LoopSpec(NamedTuple):
     """The parameters of a `loop` node.
 
     A round runs `step`; there are `length` rounds. The first inputs of the step are elements of the
-    loop's first `data` inputs; then come `states`, then inputs that are `alike` in all rounds. With
-    `reverse` the loop begins with the last elements. The step's input number `condition` says
+    loop's first `data` inputs; then come `states`, then inputs that all rounds share (`shared`).
+    With `reverse` the loop begins with the last elements. The step's input number `condition` says
     whether a round is run (-1: all rounds are).
     """
 
@@ -50,9 +50,9 @@ class LoopSpec(NamedTuple):
         name: str = "step",
     ) -> LoopSpec:
         """A loop whose rounds have these results. `groups` are the inputs of a round: (elements,
-        carried, alike); `asked` is the one of them that says whether a round is run."""
-        elements, carried, alike = groups
-        inputs = (*elements, *carried, *alike)
+        carried, shared); `asked` is the one of them that says whether a round is run."""
+        elements, carried, shared = groups
+        inputs = (*elements, *carried, *shared)
         condition = next((i for i, entry in enumerate(inputs) if entry is asked), -1)
         step = Graph(inputs, results, name=name)
         return cls(step, length, len(elements), len(carried), reverse, condition)
@@ -73,7 +73,7 @@ class LoopSpec(NamedTuple):
         return self.step.inputs[self.data : self.data + self.states]
 
     @property
-    def alike(self) -> tuple[Entry, ...]:
+    def shared(self) -> tuple[Entry, ...]:
         """The inputs of a round that are the same in all rounds."""
         return self.step.inputs[self.data + self.states :]
 

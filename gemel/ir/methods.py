@@ -6,6 +6,7 @@ The others are declared where the operation is: see `gemel.ir.public`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
 from gemel.dtype import as_dtype, castable
@@ -54,8 +55,6 @@ class LegacyMethod:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         if instance is None:
             return self
-        from importlib import import_module
-
         return import_module("gemel.legacy.facade").method(instance, self.name)
 
 

@@ -8,9 +8,9 @@ copies the value to every device, and `pushpull` does both (an all-reduce). Call
 `mpi`, `world`, `agreement`, `ways`, `measuring`, `passing`
     ``dist_sync``: one thread per worker talks to the others (`world`); rank 0 decides the order of
     sums (`agreement`) and their algorithm (`ways`), from measured costs; `passing` runs it.
-`courses`, `leaving`
+`step_schedules`, `courier`
     Sums that repeat in every step: agreed on once, then sent without asking.
-`wire`, `lines`, `waiting`
+`wire`, `sockets`, `waiting`
     The connections: MPI and sockets, and how to wait for them without keeping a core busy.
 `server/`
     Parameter servers: ``dist_async`` and ``dist_sync_server``.
@@ -31,7 +31,7 @@ from gemel.kvstore.states import load_states, save_states
 
 def _by_servers(name: str) -> KVStore:
     """Create a store whose values are on the parameter servers that the environment names."""
-    from gemel.kvstore.server.client import ServerStore
+    from gemel.kvstore.server.client import ServerStore  # few programs need it
 
     return ServerStore(name)
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import _core
 from gemel.device import Device
+from gemel.device import topology as topology_of
 from gemel.errors import ArgumentError, GemelError, ShapeError
 from gemel.lists import as_list
 
@@ -126,8 +127,7 @@ class KVStore(ABC):
         is a `gemel.topology.Topology` or a name of one, such as ``"p3"``; by default the simulated
         GPUs of this machine. Raises `DeviceError` where there are none.
         """
-        from gemel import topology as planning  # seldom asked for
-        from gemel.device import topology as topology_of
+        from gemel import topology as planning  # it needs NumPy
 
         links = topology_of(topology) if topology is None or isinstance(topology, str) else topology
         planner = planning.Planner(links)

@@ -19,8 +19,8 @@ from gemel.device import CPUS, Device
 from gemel.errors import WorkersError
 from gemel.kvstore import compression
 from gemel.kvstore.base import pairs
-from gemel.kvstore.courses import Course, Courses, Piece
 from gemel.kvstore.local import LocalStore, check_alike
+from gemel.kvstore.step_schedules import Piece, StepSchedule, StepSchedules
 from gemel.kvstore.wire import MpiWire
 from gemel.kvstore.world import World
 from gemel.passes.rows import bounds_of
@@ -49,7 +49,7 @@ class MpiStore(LocalStore):
         self._number = self._world.number_store()
         self._world.ways.set_rule(self._number, config.SCHEDULE.read())
         self._world_compression: compression.Compression | None = None
-        self._courses = Courses(self._world, self._number)
+        self._step_schedules = StepSchedules(self._world, self._number)
 
     @property
     def rank(self) -> int:
@@ -84,7 +84,7 @@ class MpiStore(LocalStore):
         note = f"schedule {rule}"
         self._world.issue(self._number, "the schedule", "meet", note=note).wait_to_read()
         self._world.ways.set_rule(self._number, rule)
-        self._courses.clear()
+        self._step_schedules.clear()
 
     def explain(self, topology: Topology | str | None = None, sizes: Sequence[int] = ()) -> str:
         """Explain how the workers sum, what was measured, and why: the same text on all workers.
@@ -144,15 +144,15 @@ class MpiStore(LocalStore):
         lists = [len(arrays) for arrays in values]
         kinds = [(arrays[0].shape, arrays[0]._code) for arrays in values]
         step = tuple(keys), tuple(lists), tuple(kinds)
-        course = self._courses.find(step)
-        if course is None and self._courses.unknown(step):
+        schedule = self._step_schedules.find(step)
+        if schedule is None and self._step_schedules.unknown(step):
             self._ask(step, keys, values)
-        if course is None:
+        if schedule is None:
             return self._one_by_one(keys, values, devices, blocks)
-        return self._by_course(course, keys, values, devices, blocks)
+        return self._by_schedule(schedule, keys, values, devices, blocks)
 
     def _ask(self, step: Any, keys: Sequence[Any], values: Sequence[Sequence[Any]]) -> None:
-        """Start to compare steps like this with the other workers, see `gemel.kvstore.courses`."""
+        """Start to compare steps like this with the other workers' (`step_schedules`)."""
         pieces: list[Piece] = []
         for position in reversed(range(len(keys))):
             first = values[position][0]
@@ -170,7 +170,7 @@ class MpiStore(LocalStore):
         if self._world_compression is not None:
             most = None
         with autograd.pause():
-            self._courses.ask(step, pieces, most)
+            self._step_schedules.ask(step, pieces, most)
 
     def _cuts(self, value: Any) -> list[tuple[int, int]]:
         """The blocks of rows in which an array is sent, as pairs (first row, row after the
@@ -181,15 +181,15 @@ class MpiStore(LocalStore):
         bounds = bounds_of(value.shape[0], count)
         return list(zip(bounds[:-1], bounds[1:], strict=True))
 
-    def _by_course(
+    def _by_schedule(
         self,
-        course: Course,
+        schedule: StepSchedule,
         keys: Sequence[Any],
         values: Sequence[Sequence[Any]],
         devices: Sequence[Device],
         blocks: Sequence[Sequence[Sequence[Any]]],
     ) -> list[list[Any]]:
-        """Sum the arrays of a step that has a course."""
+        """Sum the arrays of a step that has a schedule."""
         order = range(len(keys) - 1, -1, -1)
         counts, arrays = [], []
         with autograd.pause():
@@ -199,7 +199,7 @@ class MpiStore(LocalStore):
                 parts = self._parts(values[position], blocks[position] if blocks else ())
                 counts.append(len(parts))
                 arrays += [_sent(self._own(part, place)) for part in parts]
-            totals = course.sums(arrays)
+            totals = schedule.sums(arrays)
             found: list[list[Any]] = [[None] * len(keys) for _ in devices]
             for position, count in zip(order, counts, strict=True):
                 some, totals = totals[:count], totals[count:]
@@ -295,7 +295,7 @@ class MpiStore(LocalStore):
         Each worker keeps what compression loses, and adds it to what it sends next.
         """
         self._world_compression = compression.create(compression_params)
-        self._courses.clear()
+        self._step_schedules.clear()
 
 
 def _named(key: Any) -> str:

@@ -32,7 +32,7 @@ CHEAP = 1e-3
 #: The least seconds of a group that is agreed on, most of which is CPU time; and the factor by
 #: which another way has to be faster than sockets to be worth it.
 GROUP, MUCH = 3e-4, 2.0
-#: The same for sums without agreement (`gemel.kvstore.courses`): a plan step and an operation.
+#: The same for sums without agreement (`step_schedules`): a plan step and an operation.
 BUCKET = 3e-4
 #: Without agreement, waiting less than this many seconds is not worth starting early.
 ALONE = 2e-3
@@ -60,18 +60,18 @@ class Way(NamedTuple):
     schedule: Schedule | None = None
 
 
-def ways_of(machines: Sequence[int], lines: bool = False) -> dict[str, Way]:
+def ways_of(machines: Sequence[int], sockets: bool = False) -> dict[str, Way]:
     """The ways for workers on these machines, by name; those that keep the order come first.
 
-    `machines` has the number of the machine of each rank. `lines` says whether all workers are
-    connected by sockets (`gemel.kvstore.lines`). Sockets come first among equally fast ways,
+    `machines` has the number of the machine of each rank. `sockets` says whether all workers
+    are connected by them (`gemel.kvstore.sockets`). They come first among equally fast ways,
     because waiting for a socket leaves the core to others.
     """
     from gemel import topology  # it needs NumPy
 
     size = len(machines)
     found = [Way("lines", True, "by sockets: rank i sums piece i and sends it to all")]
-    found = found if lines else []
+    found = found if sockets else []
     found += [
         Way("gather", True, "every worker gets all arrays and sums them"),
         Way("pieces", True, "rank i sums piece i and sends it to all, by two calls of MPI"),
@@ -156,9 +156,9 @@ class Table:
 class Ways:
     """The ways of a job's workers, the rule of each store, and the measurements."""
 
-    def __init__(self, machines: Sequence[int], lines: bool = False) -> None:
+    def __init__(self, machines: Sequence[int], sockets: bool = False) -> None:
         self.machines = tuple(machines)
-        self.known = ways_of(machines, lines)
+        self.known = ways_of(machines, sockets)
         self.table = Table()
         self.seconds = 0.0
         self._rules: dict[int, str] = {}
@@ -242,7 +242,7 @@ class Ways:
         return max(1, min(MOST_BLOCKS, round(math.sqrt(whole / each))))
 
     def bucket(self, rule: str, nbytes: float) -> float | None:
-        """The size of a bucket for a step of this many bytes (`gemel.kvstore.courses`).
+        """The size of a bucket for a step of this many bytes (`gemel.kvstore.step_schedules`).
 
         None if the sums have to be agreed on, because another way is so much faster than sockets
         that the agreement pays.
@@ -297,7 +297,7 @@ class Ways:
 
         A way that was not tried with a size, while others were, is shown with a dash.
         """
-        from gemel.topology.explaining import table
+        from gemel.topology.explaining import table  # they need NumPy
         from gemel.topology.units import show_bytes, show_seconds
 
         measured = {size for points in self.table.measured.values() for size, _ in points}

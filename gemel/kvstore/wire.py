@@ -1,4 +1,4 @@
-"""The connections between the workers of an MPI job: MPI itself, and sockets (`lines`)."""
+"""The connections between the workers of an MPI job: MPI itself, and sockets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gemel import config
-from gemel.kvstore.lines import Lines, opened
+from gemel.kvstore.sockets import Connections, opened
 from gemel.kvstore.waiting import LONGEST, Scratch, wait_until
 from gemel.kvstore.ways import MOST_PAIRS, ways_of
 
@@ -24,9 +24,9 @@ class Wire(Protocol):
     #: The longest pause, in seconds, between two polls of a collective operation.
     pause: float
     #: Whether `received` sleeps until something arrives and sums can use the way `lines`.
-    lines: bool
+    has_sockets: bool
 
-    #: The courier, if there are sockets (`lines`).
+    #: The courier, if there are sockets.
     courier: _core.Courier | None
 
     @property
@@ -39,7 +39,7 @@ class Wire(Protocol):
     def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
         """The messages that have arrived, with the ranks that sent them.
 
-        If `lines` is true, wait for a message, for at most `patience` seconds.
+        If `has_sockets` is true, wait for a message, for at most `patience` seconds.
         """
 
     def gathered(self, row: Any) -> Any:
@@ -67,13 +67,15 @@ class MpiWire:
         self._rows = Scratch()
         self._status = library.Status()
         self.machines = self._machines()
-        self._lines: Lines | None = None
+        self._connections: Connections | None = None
         told = config.SOCKETS.read()
         if 1 < self.size <= MOST_PAIRS:
-            self._lines = opened(self.machines, self.rank, self.gathered, self.broadcast, told)
+            self._connections = opened(
+                self.machines, self.rank, self.gathered, self.broadcast, told
+            )
         #: Whether `received` sleeps until something arrives and there is a way `lines`.
-        self.lines = self._lines is not None
-        self.courier = self._lines.courier if self._lines is not None else None
+        self.has_sockets = self._connections is not None
+        self.courier = self._connections.courier if self._connections is not None else None
         self._passing: dict[str, Passing] = {}
         ways = ways_of(self.machines).values()
         self._schedules = {way.name: way.schedule for way in ways if way.schedule is not None}
@@ -88,8 +90,8 @@ class MpiWire:
 
     def send(self, rank: int, message: bytes) -> None:
         """Start to send a message; the sender or the receiver is rank 0."""
-        if self._lines is not None:
-            self._lines.send(rank, message)
+        if self._connections is not None:
+            self._connections.send(rank, message)
             return
         self._sending = [pair for pair in self._sending if not pair[0].Test()]
         self._sending.append((self._messages.Isend([message, self._mpi.BYTE], rank), message))
@@ -97,8 +99,8 @@ class MpiWire:
     def received(self, patience: float = 0.0) -> list[tuple[int, bytes]]:
         """The messages that have arrived, with their ranks; `patience` applies if there are
         sockets."""
-        if self._lines is not None:
-            return self._lines.received(patience)
+        if self._connections is not None:
+            return self._connections.received(patience)
         found = []
         status = self._status
         while self._messages.Iprobe(self._mpi.ANY_SOURCE, self._mpi.ANY_TAG, status):
@@ -120,8 +122,8 @@ class MpiWire:
         """The sum of the rows of all workers by a way; `lengths` are those of its requests."""
         import numpy
 
-        if way == "lines" and self._lines is not None:
-            return self._lines.summed(row)
+        if way == "lines" and self._connections is not None:
+            return self._connections.summed(row)
         if way == "gather" or self.size == 1:
             return _added(self.gathered(row))
         if way == "pieces" or (way == "mpi" and row.dtype.kind not in "iufc"):
@@ -131,7 +133,7 @@ class MpiWire:
             self._finish(self._sums.Iallreduce(row, total))
             return total
         if way not in self._passing:
-            from gemel.kvstore.passing import Passing
+            from gemel.kvstore.passing import Passing  # it needs NumPy
 
             self._passing[way] = Passing(self._schedules[way], self.rank)
         return self._passing[way].summed(row, lengths, self)

@@ -23,7 +23,8 @@ from gemel import _core, config, npx
 from gemel.dtype import uint8
 from gemel.errors import GemelError, WorkersError
 from gemel.kvstore.agreement import GENERAL, Agreement, Request
-from gemel.kvstore.leaving import URGENT, Leaving
+from gemel.kvstore.courier import URGENT, BucketSender
+from gemel.kvstore.measuring import Carried, measure
 from gemel.kvstore.waiting import ALONE, LONGEST, Scratch
 from gemel.kvstore.ways import CHEAP, GROUP, Ways
 
@@ -78,11 +79,11 @@ class World:
         self.done = {"requests": 0, "groups": 0, "bytes": 0, "seconds": 0.0}
         #: The number of groups by way.
         self.went: Counter[str] = Counter()
-        self.ways = Ways(wire.machines, wire.lines)
+        self.ways = Ways(wire.machines, wire.has_sockets)
         self._wire = wire
-        courier = wire.courier if wire.lines else None
+        courier = wire.courier if wire.has_sockets else None
         #: The courier, for sums that need no agreement.
-        self.leaving = Leaving(courier, self.rank, limit) if courier is not None else None
+        self.sender = BucketSender(courier, self.rank, limit) if courier is not None else None
         self.process = os.getpid()
         self._desk = _core.Desk()
         self._agreement = Agreement(self.size, limit)
@@ -109,7 +110,7 @@ class World:
         for thread in threads:
             thread.start()
 
-    # ---- for the stores
+    # ---- used by the stores
 
     def number_store(self) -> int:
         """A number for a new store; it is the same on all workers, which create stores in order."""
@@ -136,8 +137,8 @@ class World:
         self.check(name)
         array = arrays[0] if arrays else None
         shape = () if array is None else tuple(array.shape)
-        if kind == "end" and self.leaving is not None:
-            shape = (self.leaving.brought,)
+        if kind == "end" and self.sender is not None:
+            shape = (self.sender.brought,)
         dtype = "uint8" if array is None else array.dtype.name
         size = 0 if array is None else array.nbytes
         with self._lock:
@@ -171,8 +172,8 @@ class World:
         """The counters of all stores: see `MpiStore.statistics`."""
         went = {f"by {name}": float(count) for name, count in self.went.items()}
         found: dict[str, float] = {**self.done, **went}
-        if self.leaving is not None:
-            self.leaving.add_to(found)
+        if self.sender is not None:
+            self.sender.add_to(found)
         return found
 
     def close(self) -> None:
@@ -180,8 +181,8 @@ class World:
         if os.getpid() != self.process:
             return
         reason = getattr(sys, "last_type", None)
-        if reason is None and self.leaving is not None:
-            self.leaving.wait(lambda: self.broken)
+        if reason is None and self.sender is not None:
+            self.sender.wait(lambda: self.broken)
         note = "" if reason is None else f"with {reason.__name__}"
         last = None
         with contextlib.suppress(WorkersError):  # the job has failed already
@@ -196,8 +197,8 @@ class World:
     def _end(self, reason: str) -> None:
         """Make all present and future requests fail: with the first error, or for this reason."""
         self._desk.close("WorkersError", self.broken or reason)
-        if self.leaving is not None:
-            self.leaving.close(self.broken or reason)
+        if self.sender is not None:
+            self.sender.close(self.broken or reason)
 
     # ---- the thread
 
@@ -213,7 +214,7 @@ class World:
 
     def _round(self) -> None:
         """Handle new requests and messages, and do one group of requests if there is one."""
-        listening = self._wire.lines and self._only_others_are_late()
+        listening = self._wire.has_sockets and self._only_others_are_late()
         new = self._taken(0.0 if listening else self._patience)
         messages = self._wire.received(PATIENT if listening and not new else 0.0)
         now = time.monotonic()
@@ -241,8 +242,8 @@ class World:
                 self._break(problem)
         elif self.rank != 0:
             self._mind_silence(now)
-        if self.leaving is not None and not self.broken:
-            problem = self.leaving.problem(now, self._agreement.left)
+        if self.sender is not None and not self.broken:
+            problem = self.sender.problem(now, self._agreement.left)
             if problem:
                 self._give_up(problem)
         # Poll again at once: rank 0 may have another group, for which no message will come.
@@ -366,7 +367,7 @@ class World:
                 self._break(f"worker 0 has not answered to {task.request.name} for {allowed:g} s")
                 return
 
-    # ---- doing it
+    # ---- running requests
 
     def _do(self, places: list[Any], way: str) -> None:
         """Execute these requests, of one kind and dtype, at the same time as all other workers."""
@@ -430,16 +431,14 @@ class World:
     def _measure(self) -> None:
         import numpy
 
-        from gemel.kvstore.measuring import Carried, measure
-
         begin = time.monotonic()
         limit = config.MEASURE_SECONDS.read() if self.size > 1 else 0.0
-        wire = Carried(self._wire, list(self.ways.known), self.leaving)
+        wire = Carried(self._wire, list(self.ways.known), self.sender)
         self.ways.table = measure(wire, wire.names, limit, worked=wire.worked)
         passed = numpy.array([time.monotonic() - begin])
         self.ways.seconds = float(self._wire.broadcast(passed)[0])
 
-    # ---- when it cannot go on
+    # ---- failures
 
     def _give_up(self, problem: str) -> None:
         """Report a failure of this worker, which ends the job."""
@@ -469,8 +468,8 @@ class World:
         it."""
         while not self._ended.wait(min(1.0, self.limit / 10)):
             doing, now = self._doing, time.monotonic()
-            if doing is not None and doing.tasks[0].request.kind == "measure" and self.leaving:
-                problem = self.leaving.problem(now, self._agreement.left)
+            if doing is not None and doing.tasks[0].request.kind == "measure" and self.sender:
+                problem = self.sender.problem(now, self._agreement.left)
                 if problem:
                     self._give_up(problem)
             if doing is not None and now - doing.since > self.limit:

@@ -8,7 +8,7 @@ from typing import Any
 from gemel import np, npx
 from gemel.legacy.declare import Legacy, Written, legacy, same, written
 
-# --- one array ------------------------------------------------------------------------------
+# --- unary operations -----------------------------------------------------------------------
 
 
 def _unary(function: Callable[..., Any], *names: str) -> None:
@@ -61,7 +61,7 @@ def _(a: Any, min: Any, max: Any, a_min: Any, a_max: Any, **_: Any) -> Written |
     return Written("clip", (a,), {"a_min": low, "a_max": high})
 
 
-# --- two arrays, or one and a number --------------------------------------------------------
+# --- binary operations, of two arrays or an array and a number ------------------------------
 
 #: Binary operations: the function, its short names in MXNet 1, and the name of the operation with
 #: a number as the second and as the first operand.
@@ -156,7 +156,7 @@ def add_n(*data: Any) -> Any:
     return found
 
 
-# --- along axes -----------------------------------------------------------------------------
+# --- reductions -----------------------------------------------------------------------------
 
 
 def _axes(data: Any, axis: Any, exclude: bool) -> Any:
@@ -300,7 +300,7 @@ def gemm2(
     return found.swapaxes(axis, -2)
 
 
-# --- arrays from nothing --------------------------------------------------------------------
+# --- new arrays -----------------------------------------------------------------------------
 
 
 def _named(dtype: Any) -> Any:

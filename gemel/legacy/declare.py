@@ -294,7 +294,7 @@ def wanted(name: str) -> Legacy | None:
     table = load()
     if name in table:
         return table[name]
-    from gemel.legacy.derived import derived
+    from gemel.legacy.derived import derived  # it imports this module
 
     return derived(name)
 

@@ -7,8 +7,12 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from gemel import np, npx
 from gemel.errors import unknown_attribute
 from gemel.legacy.declare import TABLE, find, known, wanted
+from gemel.legacy.draws import Draws
+from gemel.legacy.ndarray import NDArray, as_nd, giving
+from gemel.npx import serialize
 
 #: Submodules, and the prefix of their operations' names.
 PARTS = {"contrib": "_contrib_", "linalg": "_linalg_"}
@@ -30,8 +34,6 @@ class Part:
         self._other = other
 
     def __getattr__(self, name: str) -> Any:
-        from gemel import np, npx
-
         operation = wanted(self._prefix + name)
         if operation is not None:
             return self._made(operation)
@@ -72,14 +74,10 @@ def attribute(
         return _hiding[module][name]
     if name.startswith("__"):  # Python looks for optional attributes of modules
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
-    from gemel import np, npx
-
     modules = {"np": np, "npx": npx}
     if name in modules:
         return modules[name]
     if name == "random":
-        from gemel.legacy.draws import Draws
-
         return _kept(scope, name, Draws(made, other))
     if name in PARTS:
         return _kept(scope, name, Part(f"{module}.{name}", PARTS[name], made, other))
@@ -94,8 +92,6 @@ def attribute(
 
 def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> Any:
     """An array from `source_array`: of `dtype`, or the dtype of a gemel array, or float32."""
-    from gemel import np
-
     if dtype is None:
         dtype = source_array.dtype if isinstance(source_array, np.ndarray) else "float32"
     return np.array(source_array, dtype=dtype, ctx=ctx)
@@ -103,16 +99,11 @@ def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> Any:
 
 def save(fname: Any, data: Any) -> None:
     """Write arrays, in a dictionary or list, to an MXNet file. One array is a list of one."""
-    from gemel import np, npx
-
     npx.save(fname, [data] if isinstance(data, np.ndarray) else data)
 
 
 def load_frombuffer(buf: bytes) -> Any:
     """The arrays in the bytes of such a file."""
-    from gemel.legacy.ndarray import as_nd
-    from gemel.npx import serialize
-
     return as_nd(serialize.read("in memory", buf, None))
 
 
@@ -124,8 +115,6 @@ def arrays(name: str, scope: dict[str, Any]) -> Any:
     """An attribute of `gemel.ndarray`."""
     if name in _hiding["gemel.ndarray"]:
         return _hiding["gemel.ndarray"][name]
-    from gemel.legacy.ndarray import NDArray, as_nd, giving
-
     if name == "NDArray":
         return _kept(scope, name, NDArray)
     if name == "array":
@@ -141,7 +130,5 @@ def arrays(name: str, scope: dict[str, Any]) -> Any:
 
 def method(array: Any, name: str) -> Any:
     """An operation of MXNet 1 as a method of an array or symbol, as in `x.slice_axis`."""
-    from gemel.legacy.ndarray import giving
-
     apply = giving(find(name))
     return lambda *inputs, **settings: apply(array, *inputs, **settings)

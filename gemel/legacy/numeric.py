@@ -25,7 +25,7 @@ def norm(
     return np.linalg.norm(data, "nuc" if flag == 2 else ord, axis, keepdims)
 
 
-# --- choices --------------------------------------------------------------------------------
+# --- selection ------------------------------------------------------------------------------
 
 
 @legacy("_npi_where_lscalar")
@@ -46,7 +46,7 @@ def where_scalars(condition: Any, *, x: float = 0.0, y: float = 0.0) -> Any:
     return np.where(condition, x, y).astype("float32")
 
 
-# --- several arrays -------------------------------------------------------------------------
+# --- stacking -------------------------------------------------------------------------------
 
 
 @legacy("_npi_hstack")

@@ -164,7 +164,7 @@ def col2im(
     )
 
 
-# --- sampling at places ---------------------------------------------------------------------
+# --- sampling between pixels ----------------------------------------------------------------
 
 
 @legacy("GridGenerator", outputs=2, visible=1)
@@ -219,7 +219,7 @@ def spatial_transformer(
     )
 
 
-# --- places ---------------------------------------------------------------------------------
+# --- positions ------------------------------------------------------------------------------
 
 
 @legacy("_contrib_boolean_mask", "boolean_mask")
@@ -259,7 +259,7 @@ def unravel_index(data: Any, *, shape: Any) -> Any:
     return np.stack(rows).astype(data.dtype)
 
 
-# --- numbers --------------------------------------------------------------------------------
+# --- arithmetic -----------------------------------------------------------------------------
 
 
 @legacy("_contrib_quadratic", inputs=1)

@@ -9,6 +9,7 @@ from gemel.extent import same_for_all
 from gemel.ir.current import current_trace
 from gemel.ir.methods import call
 from gemel.legacy.declare import Shapes, Written, legacy, same, written
+from gemel.ops.recurrent import GATES
 
 same(npx.sequence_mask, "SequenceMask", "sequence_mask", "_npx_sequence_mask", inputs=2, optional=1)
 same(npx.sequence_last, "SequenceLast", "sequence_last", inputs=2, optional=1)
@@ -59,10 +60,6 @@ def _for_batch(state: Any, data: Any) -> Any:
     assert trace is not None
     trace.notes.note(found, Written("broadcast_like", (state, data), axes))
     return found
-
-
-#: The number of gates of each kind of cell.
-GATES = {"rnn_relu": 1, "rnn_tanh": 1, "gru": 3, "lstm": 4}
 
 
 @rnn.infer

@@ -11,7 +11,7 @@ from gemel import np
 from gemel.legacy.declare import Legacy, legacy
 from gemel.legacy.updates import _clipped, _held, nag_mom_update, sgd_mom_update, sgd_update
 
-# --- of other optimizers --------------------------------------------------------------------
+# --- other optimizers -----------------------------------------------------------------------
 
 
 @legacy("ftrl_update", inputs=4)
@@ -118,7 +118,7 @@ def lamb_update_phase2(
     return weight - lr * np.where(known, r1 / np.where(known, r2, 1), 1.0) * g
 
 
-# --- with a copy in float32 -------------------------------------------------------------------
+# --- weights with a copy in float32 -----------------------------------------------------------
 
 
 def _mixed(plain: Legacy) -> Callable[..., Any]:
@@ -185,7 +185,7 @@ def mp_lamb_update_phase2(
     return _held(weight32, found).astype(weight.dtype)
 
 
-# --- several at once --------------------------------------------------------------------------
+# --- several weights at once ------------------------------------------------------------------
 
 #: By MXNet's names: the number of arrays for each weight, including itself, and the step.
 SEVERAL: dict[str, tuple[int, Callable[..., Any]]] = {

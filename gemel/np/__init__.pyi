@@ -1993,10 +1993,10 @@ def nanargmin(
     """Position of the smallest element that is not NaN; `ValueError`, at the wait, where all are."""
 
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
-    """`cumprod`, where NaN counts as 1."""
+    """Cumulative product along an axis, or of the flattened array; NaN counts as 1."""
 
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> ndarray:
-    """`cumsum`, where NaN counts as 0."""
+    """Cumulative sum along an axis, or of the flattened array; NaN counts as 0."""
 
 def nanmax(
     x: Any,
@@ -2020,7 +2020,7 @@ def nanmean(
     out: Any = None,
     where: Any = True,
 ) -> ndarray:
-    """Mean of what is not NaN over the given axes, or all; NaN where nothing is left."""
+    """Mean of the elements that are not NaN, over the given axes, or all; NaN if there are none."""
 
 def nanmedian(
     a: Any,
@@ -2068,7 +2068,7 @@ def nanprod(
     initial: Any = None,
     where: Any = True,
 ) -> ndarray:
-    """Product over the given axes, or all; NaN counts as 1. `dtype` as for `prod`."""
+    """Product over the given axes, or all; NaN counts as 1."""
 
 def nanquantile(
     a: Any,
@@ -2096,7 +2096,7 @@ def nanstd(
     where: Any = True,
     mean: Any = None,
 ) -> ndarray:
-    """Square root of `nanvar`."""
+    """Standard deviation of the elements that are not NaN: the square root of `nanvar`."""
 
 def nansum(
     x: Any,
@@ -2109,7 +2109,7 @@ def nansum(
     initial: Any = None,
     where: Any = True,
 ) -> ndarray:
-    """Sum over the given axes, or all; NaN counts as 0. `dtype` as for `sum`."""
+    """Sum over the given axes, or all; NaN counts as 0."""
 
 def nanvar(
     x: Any,
@@ -2124,7 +2124,7 @@ def nanvar(
     out: Any = None,
     where: Any = True,
 ) -> ndarray:
-    """Variance of what is not NaN over the given axes, or all; NaN where too little is left."""
+    """Variance of the elements that are not NaN, over the given axes, or all; NaN if too few are."""
 
 def ndenumerate(arr: Any) -> Iterator[tuple[tuple[int, ...], Any]]:
     """All positions of an array with the numbers there. Waits for the array."""

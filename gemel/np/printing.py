@@ -89,7 +89,7 @@ def array_str(
     return text
 
 
-# --- four decimals --------------------------------------------------------------------------
+# --- text with four decimals ----------------------------------------------------------------
 
 
 def fixed_text(values: Any, prefix: str) -> str:

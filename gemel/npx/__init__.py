@@ -44,7 +44,7 @@ def __getattr__(name: str) -> Any:
     if name in RANDOM:
         return getattr(random, name)
     if name == "Custom":
-        from gemel.operator import custom
+        from gemel.operator import custom  # few programs need it
 
         return globals().setdefault(name, custom)
     return lookup(name, __name__, globals(), _others)

@@ -16,6 +16,7 @@ from __future__ import annotations
 import os
 from struct import pack, unpack_from
 from typing import TYPE_CHECKING, Any
+from zlib import crc32
 
 from gemel import _core
 from gemel.arrays.archives import appear, is_numpys, packed, unpacked
@@ -282,8 +283,6 @@ def _array_parts(value: ndarray) -> list[bytes]:
 
 
 def _checksum(parts: list[bytes]) -> int:
-    from zlib import crc32
-
     check = 0
     for part in parts:
         check = crc32(part, check)

@@ -54,7 +54,7 @@ def ravel(a: Any, order: str = "C") -> Array:
     return operand(a).reshape(-1, order=order)
 
 
-# --- other orders ---------------------------------------------------------------------------
+# --- order of elements and axes -------------------------------------------------------------
 
 
 FORWARDS, BACKWARDS = slice(None), slice(None, None, -1)

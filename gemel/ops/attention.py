@@ -157,7 +157,7 @@ def attention(
     return matmul(weights, value)
 
 
-# --- several projections in one array -------------------------------------------------------
+# --- interleaved projections ----------------------------------------------------------------
 
 
 def _parts(name: str, x: Any, heads: int, count: int) -> list[Any]:

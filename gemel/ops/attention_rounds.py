@@ -175,17 +175,17 @@ def _in_rounds(
     data = [part.of_queries(x) for x in by_query]
     data += [part.starts()] if causal else []
     data += [part.of_queries(part.of_mask(mask))] if moves else []
-    alike = [part.of_keys(x) for x in by_key]
-    alike += [part.of_mask(mask)] if mask is not None and not moves else []
+    shared = [part.of_keys(x) for x in by_key]
+    shared += [part.of_mask(mask)] if mask is not None and not moves else []
 
-    def ordered(elements: list[Any], carried: list[Any], others: list[Any]) -> Any:
+    def ordered(elements: list[Any], carried: list[Any], shared: list[Any]) -> Any:
         own, more = elements[: len(by_query)], iter(elements[len(by_query) :])
-        keys, still = others[: len(by_key)], iter(others[len(by_key) :])
+        keys, still = shared[: len(by_key)], iter(shared[len(by_key) :])
         first = next(more) if causal else None
         seen = next(more if moves else still, None)
         return body([*own, first, seen, *keys], carried)
 
-    return repeated(ordered, data, states, alike)
+    return repeated(ordered, data, states, shared)
 
 
 def _zeros(like: Any, length: int) -> Any:
@@ -258,16 +258,16 @@ def _over_axes(
     moves = [not x.shape[0] == 1 for x in arrays]
     count = first if rest else first // together
     data = [x for x, moving in zip(arrays, moves, strict=True) if moving]
-    alike = [x for x, moving in zip(arrays, moves, strict=True) if not moving]
+    shared = [x for x, moving in zip(arrays, moves, strict=True) if not moving]
     if rest:
-        alike = [reshape(x, shape=x.shape[1:]) for x in alike]
+        shared = [reshape(x, shape=x.shape[1:]) for x in shared]
     else:
         data = [reshape(x, shape=(count, together, *x.shape[1:])) for x in data]
 
-    def some(elements: list[Any], _: list[Any], others: list[Any]) -> tuple[list[Any], list[Any]]:
-        own, still = iter(elements), iter(others)
+    def some(elements: list[Any], _: list[Any], shared: list[Any]) -> tuple[list[Any], list[Any]]:
+        own, still = iter(elements), iter(shared)
         given = [next(own if moving else still) for moving in moves]
         return (_over_axes(body, given, rest, together) if rest else body(*given)), []
 
-    found, _ = repeated(some, data, alike=alike)
+    found, _ = repeated(some, data, shared=shared)
     return found if rest else [reshape(x, shape=(first, *x.shape[2:])) for x in found]

@@ -10,7 +10,8 @@ from typing import Any
 
 from gemel.errors import ShapeError, unknown_name
 from gemel.ir.public import Array, function
-from gemel.ops.elementwise import cast, exp, iota, limit, log, maximum, minimum, where
+from gemel.ops import elementwise
+from gemel.ops.elementwise import cast, exp, iota, limit, log, minimum, where
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, expand_dims, operand, reshape, stack
 from gemel.spec import product
@@ -50,21 +51,25 @@ def box_iou(lhs: Any, rhs: Any, format: str = "corner") -> Array:
     if not (len(lhs.shape) and len(rhs.shape) and lhs.shape[-1] == 4 and rhs.shape[-1] == 4):
         raise ShapeError(f"box_iou: {list(lhs.shape)} and {list(rhs.shape)} must end in 4")
     lead, rest = tuple(lhs.shape[:-1]), tuple(rhs.shape[:-1])
-    found = _overlap(
+    found = intersection_over_union(
         sides(reshape(lhs, shape=(product(lead), 1, 4)), format),
         sides(reshape(rhs, shape=(1, product(rest), 4)), format),
+        elementwise,
     )
     return reshape(found, shape=(*lead, *rest))
 
 
-def _overlap(a: tuple[Any, ...], b: tuple[Any, ...]) -> Any:
-    """The overlap of boxes given by their sides, of NumPy or gemel."""
-    width = maximum(minimum(a[2], b[2]) - maximum(a[0], b[0]), 0.0)
-    height = maximum(minimum(a[3], b[3]) - maximum(a[1], b[1]), 0.0)
+def intersection_over_union(a: tuple[Any, ...], b: tuple[Any, ...], xp: Any) -> Any:
+    """The overlap, 0 to 1, of boxes given by their sides (`sides`), whose shapes broadcast.
+
+    `xp` is the module whose functions compute it: NumPy, or `gemel.ops.elementwise`.
+    """
+    width = xp.maximum(xp.minimum(a[2], b[2]) - xp.maximum(a[0], b[0]), 0.0)
+    height = xp.maximum(xp.minimum(a[3], b[3]) - xp.maximum(a[1], b[1]), 0.0)
     shared = width * height
-    areas = [maximum(x[2] - x[0], 0.0) * maximum(x[3] - x[1], 0.0) for x in (a, b)]
+    areas = [xp.maximum(x[2] - x[0], 0.0) * xp.maximum(x[3] - x[1], 0.0) for x in (a, b)]
     total = areas[0] + areas[1] - shared
-    return where(total > 0, shared / where(total > 0, total, 1.0), 0.0)
+    return xp.where(total > 0, shared / xp.where(total > 0, total, 1.0), 0.0)
 
 
 @function(public="npx")

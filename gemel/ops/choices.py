@@ -43,7 +43,7 @@ from gemel.ops.sorting import argsort, searchsorted
 from gemel.spec import Spec, extents, is_several, normalize_axis, product
 from gemel.spec import whole as whole_number
 
-# --- by NumPy -------------------------------------------------------------------------------
+# --- distributions drawn by NumPy -----------------------------------------------------------
 
 
 @op(fails=True)
@@ -177,7 +177,7 @@ def _(key: Spec, n: Spec, pvals: Spec, *, shape: Any) -> Spec:
     return Spec(extents("multinomial", shape), int64)
 
 
-# --- vectors and choices --------------------------------------------------------------------
+# --- vectors, permutations and choices ------------------------------------------------------
 
 
 @function(public="np.random")

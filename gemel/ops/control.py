@@ -25,16 +25,16 @@ from gemel.spec import Spec
 
 
 @op(fails=True)  # because an operation of either graph may fail
-def branch(predicate: Any, *inputs: Any, then: Any, otherwise: Any) -> Any:
+def branch(condition: Any, *inputs: Any, then: Any, otherwise: Any) -> Any:
     """The outputs of one of two graphs on the same inputs, chosen by a 0-d condition."""
-    chosen = then if bool(predicate) else otherwise
+    chosen = then if bool(condition) else otherwise
     return tuple(interpret(chosen, *inputs))
 
 
 @branch.spec
-def _(predicate: Spec, *inputs: Spec, then: Any, otherwise: Any) -> tuple[Spec, ...]:
-    if predicate.size != 1:
-        raise ShapeError(f"cond: the condition {predicate} must have one element")
+def _(condition: Spec, *inputs: Spec, then: Any, otherwise: Any) -> tuple[Spec, ...]:
+    if condition.size != 1:
+        raise ShapeError(f"cond: the condition {condition} must have one element")
     first = tuple(entry.spec for entry in then.outputs)
     second = tuple(entry.spec for entry in otherwise.outputs)
     if first != second:
@@ -46,13 +46,13 @@ def _(predicate: Spec, *inputs: Spec, then: Any, otherwise: Any) -> tuple[Spec, 
 
 
 @branch.gradient
-def _(g: Any, y: Any, predicate: Any, *inputs: Any, then: Any, otherwise: Any) -> Any:
+def _(g: Any, y: Any, condition: Any, *inputs: Any, then: Any, otherwise: Any) -> Any:
     gs = g if isinstance(g, tuple) else (g,)
     used = [index for index, entry in enumerate(gs) if entry is not None]
     heads = [gs[index] for index in used]
     wanted = [i for i, entry in enumerate(inputs) if entry.dtype.is_inexact]
     sides = [backward_graph(graph, used, wanted) for graph in (then, otherwise)]
-    found = branch.apply((predicate, *inputs, *heads), {"then": sides[0], "otherwise": sides[1]})
+    found = branch.apply((condition, *inputs, *heads), {"then": sides[0], "otherwise": sides[1]})
     gradients: list[Any] = [None] * len(inputs)
     for index, entry in zip(wanted, found, strict=True):
         gradients[index] = entry
@@ -73,7 +73,7 @@ def _(emit: Emitter, outputs: Any, inputs: Any, *, then: Any, otherwise: Any) ->
     emit.branch(inputs[0], (then, otherwise), inputs[1:], outputs)
 
 
-def choose(predicate: Any, inputs: tuple[Any, ...], sides: Any) -> tuple[Entry, ...]:
+def choose(condition: Any, inputs: tuple[Any, ...], sides: Any) -> tuple[Entry, ...]:
     """A `branch` on entries. Random streams that its sides draw from become inputs.
 
     Its gradient runs a side again, in another plan, and has to draw the same numbers.
@@ -85,7 +85,7 @@ def choose(predicate: Any, inputs: tuple[Any, ...], sides: Any) -> tuple[Entry, 
     taken = [entry for call in streams for entry in stream_taken.apply((), {"call": call})]
     # A side that runs again must start from the inputs as they were given, not from what has been
     # written to them since. `apply` would take the latter, `node` does not.
-    given = (above.as_entry(predicate), *inputs, *taken)
+    given = (above.as_entry(condition), *inputs, *taken)
     node = branch.node(given, {"then": then, "otherwise": otherwise})
     trace = current_trace()
     node.origin = trace.origin() if trace else ""
@@ -150,40 +150,40 @@ def cond(
 NAMES = ("then", "otherwise")
 
 
-# --- loops that run as often as values say --------------------------------------------------
+# --- loops whose length depends on values ---------------------------------------------------
 
 
 @op(fails=True)
-def iterate(*inputs: Any, test: Any, step: Any) -> Any:
-    """The first inputs after as many steps as the test allows: it is asked before each step.
+def iterate(*inputs: Any, condition: Any, step: Any) -> Any:
+    """The first inputs after as many steps as the condition allows, which is computed before each.
 
-    `test` is a graph of all inputs with one result, `step` one whose results are the first inputs'
-    next values. NumPy runs the loop, operation by operation.
+    `condition` is a graph of all inputs with one result; `step` is one whose results are the next
+    values of the first inputs. NumPy runs the loop, operation by operation.
     """
-    return tuple(_steps(inputs, test, step)[-1][: len(step.outputs)])
+    return tuple(_steps(inputs, condition, step)[-1][: len(step.outputs)])
 
 
-def _steps(inputs: Any, test: Any, step: Any) -> list[list[Any]]:
+def _steps(inputs: Any, condition: Any, step: Any) -> list[list[Any]]:
     """All inputs before each step, and after the last."""
     found = [list(inputs)]
-    while bool(interpret(test, *found[-1])[0]):
+    while bool(interpret(condition, *found[-1])[0]):
         after = interpret(step, *found[-1])
         found.append([*after, *inputs[len(after) :]])
     return found
 
 
 @iterate.spec
-def _(*inputs: Spec, test: Any, step: Any) -> tuple[Spec, ...]:
-    condition, after = test.outputs[0].spec, tuple(entry.spec for entry in step.outputs)
-    if condition.size != 1:
-        raise ShapeError(f"while: the condition {condition} must have one element")
+def _(*inputs: Spec, condition: Any, step: Any) -> tuple[Spec, ...]:
+    held, after = condition.outputs[0].spec, tuple(entry.spec for entry in step.outputs)
+    if held.size != 1:
+        raise ShapeError(f"while: the condition {held} must have one element")
     if after != inputs[: len(after)]:
         raise ShapeError(f"while: a step returns {list(after)} for {list(inputs[: len(after)])}")
     return after
 
 
 @iterate.gradient
-def _(g: Any, y: Any, *inputs: Any, test: Any, step: Any) -> Any:
+def _(g: Any, y: Any, *inputs: Any, condition: Any, step: Any) -> Any:
     gs = g if isinstance(g, tuple) else (g,)
     used = [i for i, entry in enumerate(step.outputs) if entry.dtype.is_inexact]
     wanted = [i for i, entry in enumerate(inputs) if entry.dtype.is_inexact]
@@ -194,7 +194,7 @@ def _(g: Any, y: Any, *inputs: Any, test: Any, step: Any) -> Any:
     ]
     back = backward_graph(step, used, wanted)
     back = Graph((*back.inputs[len(inputs) :], *back.inputs[: len(inputs)]), back.outputs)
-    parameters = {"test": test, "step": step, "back": back}
+    parameters = {"condition": condition, "step": step, "back": back}
     found = iterate_backward.apply((*heads, *inputs), parameters)
     gradients: list[Any] = [None] * len(inputs)
     for index, entry in zip(wanted, found, strict=True):
@@ -203,24 +203,24 @@ def _(g: Any, y: Any, *inputs: Any, test: Any, step: Any) -> Any:
 
 
 @op(fails=True)
-def iterate_backward(*inputs: Any, test: Any, step: Any, back: Any) -> Any:
+def iterate_backward(*inputs: Any, condition: Any, step: Any, back: Any) -> Any:
     """The gradients of a loop's floating inputs, from the gradients of its results and the inputs.
 
     `back` computes the gradients of one step's floating inputs from those of its results and its
     inputs. The steps run once more, to have the inputs of each.
     """
     count = len(back.inputs) - len(step.inputs)
-    heads, states = list(inputs[:count]), _steps(inputs[count:], test, step)
-    others = [x * 0 for x in states[0][len(step.outputs) :] if x.dtype.kind == "f"]
+    heads, states = list(inputs[:count]), _steps(inputs[count:], condition, step)
+    shared = [x * 0 for x in states[0][len(step.outputs) :] if x.dtype.kind == "f"]
     for before in reversed(states[:-1]):
         found = interpret(back, *heads, *before)
         heads = found[:count]
-        others = [a + b for a, b in zip(others, found[count:], strict=True)]
-    return (*heads, *others)
+        shared = [a + b for a, b in zip(shared, found[count:], strict=True)]
+    return (*heads, *shared)
 
 
 @iterate_backward.spec
-def _(*inputs: Spec, test: Any, step: Any, back: Any) -> tuple[Spec, ...]:
+def _(*inputs: Spec, condition: Any, step: Any, back: Any) -> tuple[Spec, ...]:
     return tuple(entry.spec for entry in back.outputs)
 
 

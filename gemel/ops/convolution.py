@@ -208,7 +208,7 @@ def _(
     return dx, dw, None if bias is None else bias_gradient(g)
 
 
-# --- its transpose --------------------------------------------------------------------------
+# --- transposed convolution -----------------------------------------------------------------
 
 
 @composite(public="npx", contracts=True, onnx="ConvTranspose", mxnet="_npx_deconvolution")

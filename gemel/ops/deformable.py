@@ -12,7 +12,7 @@ from gemel.errors import ShapeError
 from gemel.ir.public import Array, function
 from gemel.ops import elementwise as ops
 from gemel.ops.convolution import per_axis
-from gemel.ops.indexing import gather
+from gemel.ops.interpolation import interpolated
 from gemel.ops.linalg import matmul
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, expand_dims, operand, reshape, transpose
@@ -88,19 +88,11 @@ def _sampled(walk: _Walk, data: Any, offset: Any, edge: bool) -> Any:
     inside = inside & ((y >= 0) & (x >= 0) if edge else (y > -1) & (x > -1))
     if edge:
         y, x = ops.limit(y, 0.0, high - 1.0), ops.limit(x, 0.0, wide - 1.0)
-    top, left = ops.floor(y), ops.floor(x)
     images = reshape(data, shape=(n * groups, channels // groups, high * wide))
     pixels = reshape(transpose(images, axes=(0, 2, 1)), shape=(-1, channels // groups))
-    first = ops.iota(shape=(n * groups,), axis=0, dtype="int64")
-    first = reshape(first, shape=(n, groups, 1, 1, 1, 1))
-    found: Any = 0
-    for row, column in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
-        weight = (1 - abs(y - row)) * (1 - abs(x - column))
-        there = inside & (row >= 0) & (row < high) & (column >= 0) & (column < wide)
-        place = ops.limit(row, 0.0, high - 1.0) * wide + ops.limit(column, 0.0, wide - 1.0)
-        number = first * (high * wide) + ops.cast(place, dtype="int64")
-        part = gather(pixels, number, axis=0)
-        found = found + part * expand_dims(ops.where(there, weight, 0.0), -1)
+    number = ops.iota(shape=(n * groups,), axis=0, dtype="int64")
+    number = reshape(number, shape=(n, groups, 1, 1, 1, 1))
+    found = interpolated(pixels, number, y, x, high, wide, inside)
     found = reshape(found, shape=(n, groups, -1, channels // groups))
     return transpose(found, axes=(0, 1, 3, 2))
 

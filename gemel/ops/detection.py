@@ -8,7 +8,14 @@ from gemel.errors import ShapeError
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ops.boxes import VARIANCES, box_decode, centred, check_format, sides
+from gemel.ops.boxes import (
+    VARIANCES,
+    box_decode,
+    centred,
+    check_format,
+    intersection_over_union,
+    sides,
+)
 from gemel.ops.elementwise import limit, maximum, where
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, concatenate, expand_dims, operand, reshape, stack
@@ -17,13 +24,8 @@ from gemel.spec import Spec, same_shape
 
 def _overlaps(a: Any, b: Any) -> Any:
     """The overlap (intersection over union) of each pair of two lists of boxes, by NumPy."""
-    np = numpy()
-    low = np.maximum(a[:, None, :2], b[None, :, :2])
-    size = np.maximum(np.minimum(a[:, None, 2:], b[None, :, 2:]) - low, 0)
-    shared = size[..., 0] * size[..., 1]
-    areas = [np.prod(np.maximum(x[:, 2:] - x[:, :2], 0), axis=1) for x in (a, b)]
-    total = areas[0][:, None] + areas[1][None] - shared
-    return np.divide(shared, total, out=np.zeros_like(shared), where=total > 0)
+    first, second = sides(a[:, None], "corner"), sides(b[None], "corner")
+    return intersection_over_union(first, second, numpy())
 
 
 def _kept(boxes: Any, kinds: Any, overlap: float) -> Any:

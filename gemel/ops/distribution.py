@@ -96,7 +96,7 @@ class Distribution:
 
     @property
     def __signature__(self) -> Any:
-        from inspect import Parameter, Signature
+        from inspect import Parameter, Signature  # only help needs it
 
         kind = Parameter.POSITIONAL_OR_KEYWORD
         listed = [

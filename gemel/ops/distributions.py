@@ -43,7 +43,7 @@ from gemel.ops.shape import operand
 from gemel.ops.trigonometry import tan
 from gemel.spec import Spec, extents
 
-# --- by their inverse -----------------------------------------------------------------------
+# --- by the inverse of the distribution function --------------------------------------------
 
 
 @distribution()

@@ -454,7 +454,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
     return (None,)
 
 
-# --- sources --------------------------------------------------------------------------------
+# --- new arrays -----------------------------------------------------------------------------
 
 
 @elementwise(dtype=_dtype_parameter, onnx="ConstantOfShape", mxnet="_npi_full")

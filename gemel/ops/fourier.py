@@ -28,7 +28,7 @@ from gemel.spec import Spec, normalize_axis
 OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
 
 
-# --- operations -----------------------------------------------------------------------------
+# --- declared operations --------------------------------------------------------------------
 
 
 def _computed(x: Any) -> Any:
@@ -99,7 +99,7 @@ def _weights(x: Any, axis: int, length: int, weight: float) -> Any:
     return where(alone, 1.0, weight)
 
 
-# --- what people call -----------------------------------------------------------------------
+# --- public functions -----------------------------------------------------------------------
 
 
 def _norm(name: str, norm: str | None) -> str:

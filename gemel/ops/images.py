@@ -234,7 +234,7 @@ def flip_top_bottom(data: Any) -> Array:
     return flip(_image("flip_top_bottom", data), -3)
 
 
-# --- at random ------------------------------------------------------------------------------
+# --- random changes -------------------------------------------------------------------------
 
 
 def _each(x: Any) -> tuple[Any, ...]:

@@ -126,7 +126,7 @@ def _numpy_item(item: tuple[Any, ...]) -> Any:
     return slice(start, None if stop < 0 else stop, step)
 
 
-# --- what keys consist of -------------------------------------------------------------------
+# --- parts of keys --------------------------------------------------------------------------
 
 
 def is_basic(key: Any) -> bool:

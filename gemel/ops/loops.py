@@ -254,7 +254,7 @@ def _with_last(made: tuple[Entry, ...]) -> tuple[Entry, ...]:
     node = made[0].node
     spec = LoopSpec.of(node)
     step, states, count = spec.step, spec.states, len(spec.outputs)
-    condition, others = made[-1], node.inputs[states:]
+    condition, shared = made[-1], node.inputs[states:]
 
     def again(*values: Any) -> list[Any]:
         given = [*values[: states - 1], condition, *values[states - 1 :]]
@@ -264,7 +264,7 @@ def _with_last(made: tuple[Entry, ...]) -> tuple[Entry, ...]:
         zeros = [full(0, shape=x.shape, dtype=x.dtype) for x in step.outputs[:count]]
         return [*zeros, *values[: states - 1]]
 
-    found = choose(condition, again, kept, [*made[count:-1], *others])
+    found = choose(condition, again, kept, [*made[count:-1], *shared])
     pairs = zip(made[:count], found[:count], strict=True)
     stacked = [concatenate(x, reshape(y, shape=(1, *y.shape)), axis=0) for x, y in pairs]
     return (*stacked, *found[count:])

@@ -329,7 +329,7 @@ class Movement(NamedTuple):
         return reshape(transpose(seen, axes=axes), shape=(*lead, *every, depth))
 
 
-# --- in tiles -------------------------------------------------------------------------------
+# --- convolution in tiles -------------------------------------------------------------------
 
 
 @composite(contracts=True, precision="wide")  # two-byte dtypes have too few digits for it
@@ -358,7 +358,7 @@ def square(pad: tuple[int, ...], scheme: str) -> Movement:
     return Movement(Moves((KERNEL, KERNEL), ones, ones), tuple(pad), 1, scheme)
 
 
-# --- added up -------------------------------------------------------------------------------
+# --- sums of windows ------------------------------------------------------------------------
 
 
 @composite(contracts=True)
@@ -429,7 +429,7 @@ def _(
     return how.shrunk(g, weight), how.weights(g, y, weight.shape)
 
 
-# --- some images at a time ------------------------------------------------------------------
+# --- gradients of weights, some images at a time --------------------------------------------
 
 
 @composite(contracts=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import ceil, floor
 from typing import Any
 
 from gemel.errors import ArrayIndexError, ShapeError
@@ -45,8 +46,6 @@ def region_peaks(x: Any, rois: Any, *, pooled: Any, scale: float) -> Any:
 
 def _bins(first: int, last: int, count: int, extent: int) -> list[tuple[int, int]]:
     """Where the bins of a region begin and end along an axis; they may share elements."""
-    from math import ceil, floor
-
     size = max(last - first + 1, 1) / count
     edges = ((floor(n * size) + first, ceil((n + 1) * size) + first) for n in range(count))
     return [(min(max(a, 0), extent), min(max(b, 0), extent)) for a, b in edges]

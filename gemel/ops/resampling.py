@@ -11,6 +11,7 @@ from gemel.ir.above import above
 from gemel.ir.public import Array, function
 from gemel.ops import elementwise as ops
 from gemel.ops.indexing import gather
+from gemel.ops.interpolation import interpolated
 from gemel.ops.shape import expand_dims, operand, reshape, transpose
 
 #: The numbers that `resize` takes as `interp`, and how many pixels on each side they weight.
@@ -127,14 +128,5 @@ def _at(x: Any, rows: Any, columns: Any, high: int, wide: int) -> Any:
     """Images (N, C, H, W) interpolated at points (N or 1, H, W) between pixels, 0 outside."""
     images = reshape(ops.iota(shape=(x.shape[0],), axis=0, dtype="int64"), shape=(-1, 1, 1))
     pixels = reshape(transpose(x, axes=(0, 2, 3, 1)), shape=(-1, x.shape[1]))
-    top, left = ops.floor(rows), ops.floor(columns)
-    found = None
-    for row, column in ((top, left), (top, left + 1), (top + 1, left), (top + 1, left + 1)):
-        weight = (1 - abs(rows - row)) * (1 - abs(columns - column))
-        inside = (row >= 0) & (row < high) & (column >= 0) & (column < wide)
-        place = ops.limit(row, 0.0, high - 1.0) * wide + ops.limit(column, 0.0, wide - 1.0)
-        number = images * (high * wide) + ops.cast(place, dtype="int64")
-        weight = expand_dims(ops.where(inside, weight, 0.0), -1)
-        part = gather(pixels, number, axis=0) * weight
-        found = part if found is None else found + part
+    found = interpolated(pixels, images, rows, columns, high, wide)
     return transpose(found, axes=(0, 3, 1, 2))

@@ -86,7 +86,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, -(g * trunc(a / b))
 
 
-# --- parts ----------------------------------------------------------------------------------
+# --- parts of floating-point numbers --------------------------------------------------------
 
 
 @elementwise(dtype="compare", public="np")

@@ -37,20 +37,20 @@ def loop(
     """`length` rounds of a graph: (stacked outputs, last states).
 
     The inputs are `data` arrays, of which round r gets element r of the first axis (or element
-    `length` - 1 - r if `reverse`); `states`, which pass from round to round; and others that are
-    the same for all rounds.
-    `step` takes an element of each array, the states and the other inputs. It gives a round's
+    `length` - 1 - r if `reverse`); `states`, which pass from round to round; and inputs that all
+    rounds share.
+    `step` takes an element of each array, the states and the shared inputs. It gives a round's
     outputs, then the next states. Outputs are stacked in the order of the data.
 
     Unless `condition` is -1, the step's input of that number is a bool, and a round only runs if it
     holds. Otherwise the round's outputs are zeros, and the states stay as they are. So a condition
     that is a state ends the loop.
     """
-    carried, others = list(inputs[data : data + states]), inputs[data + states :]
+    carried, shared = list(inputs[data : data + states]), inputs[data + states :]
     count = len(step.outputs) - states
     rounds: list[Any] = []
     for place in reversed(range(length)) if reverse else range(length):
-        given = [*(array[place] for array in inputs[:data]), *carried, *others]
+        given = [*(array[place] for array in inputs[:data]), *carried, *shared]
         if condition >= 0 and not given[condition]:
             rounds.append([numpy().zeros(e.shape, e.dtype) for e in step.outputs[:count]])
             continue
@@ -96,20 +96,20 @@ def repeated(
     body: Callable[[list[Entry], list[Entry], list[Entry]], tuple[list[Entry], list[Entry]]],
     data: Sequence[Entry],
     states: Sequence[Entry] = (),
-    alike: Sequence[Entry] = (),
+    shared: Sequence[Entry] = (),
 ) -> tuple[list[Entry], list[Entry]]:
     """A loop in the definition of an operation: (outputs stacked, last states).
 
-    `body` computes a round's outputs and next states from (elements of data, states, alike), and
+    `body` computes a round's outputs and next states from (elements of data, states, shared), and
     must read nothing else.
     """
-    groups = [[element(x.spec) for x in data], [x.spec for x in states], [x.spec for x in alike]]
-    elements, carried, shared = [[placeholder(spec) for spec in group] for group in groups]
+    elements = [placeholder(element(x.spec)) for x in data]
+    carried, same = ([placeholder(x.spec) for x in group] for group in (states, shared))
     with current_trace() or Trace():
-        outputs, after = body(elements, carried, shared)
-    stands, results = (elements, carried, shared), (*outputs, *after)
-    spec = LoopSpec.made(stands, results, length=data[0].shape[0])
-    found = loop.apply((*data, *states, *alike), spec.parameters)
+        outputs, after = body(elements, carried, same)
+    groups, results = (elements, carried, same), (*outputs, *after)
+    spec = LoopSpec.made(groups, results, length=data[0].shape[0])
+    found = loop.apply((*data, *states, *shared), spec.parameters)
     return list(found[: len(outputs)]), list(found[len(outputs) :])
 
 

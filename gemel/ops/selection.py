@@ -22,7 +22,7 @@ from gemel.ops.indexing import gather, nonzero, out_of_range
 from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape, stack
 from gemel.spec import Spec, broadcast, extents, normalize_axis, promote_specs, same_shape, sequence
 
-# --- one position for each row --------------------------------------------------------------
+# --- elements along an axis -----------------------------------------------------------------
 
 
 def check_rows(name: str, shape: tuple[int, ...], indices: Spec, axis: int) -> None:
@@ -189,7 +189,7 @@ def put_along_axis(arr: Any, indices: Any, values: Any, axis: int | None = -1) -
     arr[...] = with_rows_put(arr, indices, values, axis=axis)
 
 
-# --- choices --------------------------------------------------------------------------------
+# --- choosing between arrays ----------------------------------------------------------------
 
 
 @function(public="np", method=True)

@@ -67,7 +67,7 @@ def _no_matrix(text: str) -> ShapeError:
     return MatrixShapeError(text)
 
 
-# --- with a gradient ------------------------------------------------------------------------
+# --- operations with a gradient -------------------------------------------------------------
 
 
 @op(fails=True, public="np.linalg", mxnet="_npi_inv")
@@ -204,7 +204,7 @@ def _(a: Any, /, *, upper: bool = False) -> Array:
     return adjoint(found) if upper else found
 
 
-# --- without --------------------------------------------------------------------------------
+# --- operations without a gradient ----------------------------------------------------------
 
 
 class SlogdetResult(NamedTuple):

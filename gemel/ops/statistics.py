@@ -37,7 +37,7 @@ from gemel.ops.shape import broadcast_to, concatenate, operand, reshape, stack, 
 from gemel.ops.sorting import argsort
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, whole
 
-# --- over axes ------------------------------------------------------------------------------
+# --- reductions -----------------------------------------------------------------------------
 
 
 @composite(public="np")

@@ -66,7 +66,7 @@ class Moves(NamedTuple):
         return (1,) * len(self.kernel)
 
 
-# --- seeing windows -------------------------------------------------------------------------
+# --- windows of an image --------------------------------------------------------------------
 
 
 @op()
@@ -99,7 +99,7 @@ def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any) -> Any:
     return (added(g, Moves(kernel, stride, dilate), x.shape[x.ndim - len(kernel) :]),)
 
 
-# --- adding them up -------------------------------------------------------------------------
+# --- sums of windows ------------------------------------------------------------------------
 
 
 def added(x: Any, moves: Moves, shape: Any) -> Any:

@@ -188,7 +188,7 @@ def of_weights(weight: Any) -> Any:
     return transpose(planes_of(*itertools.chain(*planes)), axes=(0, 2, 1))
 
 
-# --- planes together ------------------------------------------------------------------------
+# --- stacking planes ------------------------------------------------------------------------
 
 
 @op(moves=-1)

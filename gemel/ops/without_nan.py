@@ -41,13 +41,19 @@ def nanprod(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 @nansum.extended
 def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
-    """Sum over the given axes, or all; NaN counts as 0. `dtype` as for `sum`."""
+    """Sum over the given axes, or all; NaN counts as 0.
+
+    With `dtype` the elements are converted first, and the result has that dtype.
+    """
     return in_dtype(nansum(in_dtype(x, dtype), axis=axis, keepdims=keepdims), dtype)
 
 
 @nanprod.extended
 def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
-    """Product over the given axes, or all; NaN counts as 1. `dtype` as for `prod`."""
+    """Product over the given axes, or all; NaN counts as 1.
+
+    With `dtype` the elements are converted first, and the result has that dtype.
+    """
     return in_dtype(nanprod(in_dtype(x, dtype), axis=axis, keepdims=keepdims), dtype)
 
 
@@ -62,10 +68,10 @@ def nanmean(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
 
 @nanmean.extended
 def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False) -> Array:
-    """Mean of what is not NaN over the given axes, or all; NaN where nothing is left.
+    """Mean of the elements that are not NaN, over the given axes, or all; NaN if there are none.
 
     With `dtype` the elements are converted first, and the result has that dtype. Raises
-    `DTypeError` for one of integers where there can be NaN.
+    `DTypeError` if `dtype` is an integer dtype or bool and x is floating or complex.
     """
     if operand(x).dtype.is_inexact:
         x = in_floating("nanmean", x, dtype)
@@ -114,9 +120,13 @@ def _(
     keepdims: bool = False,
     mean: Any = None,
 ) -> Array:
-    """Variance of what is not NaN over the given axes, or all; NaN where too little is left.
+    """Variance of the elements that are not NaN, over the given axes, or all; NaN if too few are.
 
-    About a `mean` that is given, of the shape that `np.nanmean` with `keepdims` gives.
+    The sum of squared distances from the mean is divided by the number of these elements minus
+    `ddof`, which the array API calls `correction`; the variance is NaN unless that is positive.
+    `mean` is their mean if it is known, of the shape of `np.nanmean(..., keepdims=True)`. With
+    `dtype` the elements are converted first. Raises `DTypeError` for an integer `dtype`,
+    `ShapeError` for a `mean` of another shape, and `TypeError` for both `ddof` and `correction`.
     """
     ddof, x = degrees_lost("nanvar", ddof, correction), in_floating("nanvar", x, dtype)
     if mean is None:
@@ -142,7 +152,7 @@ def nanstd(
     where: Any = True,
     mean: Any = None,
 ) -> Array:
-    """Square root of `nanvar`."""
+    """Standard deviation of the elements that are not NaN: the square root of `nanvar`."""
     ddof = degrees_lost("nanstd", ddof, correction)
     a = floating(in_floating("nanstd", operand(a), dtype))
     options = {"axis": axis, "ddof": ddof, "keepdims": keepdims, "where": where, "mean": mean}
@@ -172,11 +182,11 @@ def _extreme(kind: Any, x: Any, least: float, axis: Any, keepdims: bool) -> Any:
 
 @function(public="np")
 def nancumsum(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
-    """`cumsum`, where NaN counts as 0."""
+    """Cumulative sum along an axis, or of the flattened array; NaN counts as 0."""
     return into("nancumsum", out, along(cumsum, where(isnan(a), 0, a), axis, dtype))
 
 
 @function(public="np")
 def nancumprod(a: Any, axis: int | None = None, dtype: Any = None, out: Any = None) -> Array:
-    """`cumprod`, where NaN counts as 1."""
+    """Cumulative product along an axis, or of the flattened array; NaN counts as 1."""
     return into("nancumprod", out, along(cumprod, where(isnan(a), 1, a), axis, dtype))

@@ -40,7 +40,7 @@ class _Rewritten:
         spec = LoopSpec.of(node)
         spec = self.spec = spec._replace(step=drop(hoist(expand(spec.step))))
         self.given = dict(zip(spec.step.inputs, inputs, strict=True))
-        self.data, self.states, self.shared = map(list, (spec.elements, spec.carried, spec.alike))
+        self.data, self.states, self.shared = map(list, (spec.elements, spec.carried, spec.shared))
         self.condition = spec.asked
         #: The old outputs that are read. Each is data of the loop (`there`) or a new output.
         self.wanted = {i: e for i, e in enumerate(spec.outputs) if node.entries[i] in read}

@@ -94,7 +94,7 @@ class _Backward:
         back.condition = None if self.condition is None else stands[self.condition]
         for i, head in self.heads.items():
             back.data[head] = self.gs[i]
-        shared = set(self.spec.alike)
+        shared = set(self.spec.shared)
         for entry, stand in stands.items():
             (back.shared if entry in shared else back.data)[stand] = values[entry]
         for i, stand in self.passed.items():

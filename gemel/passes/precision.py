@@ -114,11 +114,11 @@ class _Mixing:
 
         Its gradient is then one product over all rounds, as it is without rounding.
         """
-        elements, alike = dict.fromkeys(spec.elements), dict.fromkeys(spec.alike)
+        elements, shared = dict.fromkeys(spec.elements), dict.fromkeys(spec.shared)
         given = dict(zip(spec.step.inputs, inputs, strict=True))
 
         def lifted(inner: Node, own: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
-            group = next((each for each in (elements, alike) if own and own[0] in each), None)
+            group = next((each for each in (elements, shared) if own and own[0] in each), None)
             if inner.op is not cast or group is None or own[0].dtype is not float32:
                 return None
             if inner.specs[0].dtype not in (bfloat16, float16):
@@ -129,7 +129,7 @@ class _Mixing:
 
         made = rewrite(spec.step, lifted)
         read = {e for each in made.walk() for e in each.inputs} | {*made.outputs, spec.asked}
-        parts = [[entry for entry in group if entry in read] for group in (elements, alike)]
+        parts = [[entry for entry in group if entry in read] for group in (elements, shared)]
         lower = LoopSpec.made(
             (parts[0], spec.carried, parts[1]),
             made.outputs,

@@ -8,6 +8,7 @@ points. The rest of the blocked time belongs to the engine, which computes or co
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import Counter
 from heapq import heappop, heappush
 from typing import NamedTuple
@@ -186,8 +187,6 @@ def _length(intervals: list[Interval]) -> int:
 
 def _holds(interval: Interval, moments: list[int]) -> bool:
     """Whether any of these sorted times lies in an interval."""
-    from bisect import bisect_left
-
     place = bisect_left(moments, interval[0])
     return place < len(moments) and moments[place] <= interval[1]
 

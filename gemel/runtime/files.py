@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import struct
 import sys
+import warnings
 import zlib
 from collections.abc import Callable
 from typing import TypeVar
@@ -156,8 +157,6 @@ def _problem(status: os.stat_result, data: bytes, name: str) -> str | None:
 
 
 def _warn(message: str) -> None:
-    import warnings
-
     warnings.warn(message, RuntimeWarning, stacklevel=2)
 
 

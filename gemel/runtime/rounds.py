@@ -248,7 +248,7 @@ def lower_rounds(
     node, length, reverse = emission.node, spec.length, spec.reverse
     spec = spec._replace(step=lowering.inner_graphs.of(spec.step))
     all_rounds, count = spec.asked is None, len(spec.outputs)
-    alike = [lowering.where[entry] for entry in node.inputs[spec.data + spec.states :]]
+    shared = [lowering.where[entry] for entry in node.inputs[spec.data + spec.states :]]
     stacked = _stacked(spec.outputs) if all_rounds else {}
     carried = [
         Stacked(lowering, place, outputs[stacked[after]], reverse)
@@ -268,7 +268,7 @@ def lower_rounds(
         for state, after in zip(carried, spec.after, strict=True)
     ]
     lowering.where.update(
-        zip(spec.step.inputs, (*elements, *(read for read, _ in pairs), *alike), strict=True)
+        zip(spec.step.inputs, (*elements, *(read for read, _ in pairs), *shared), strict=True)
     )
     targets += [left for _, left in pairs]
     lowering.emit_into(spec.step, targets)

@@ -82,7 +82,7 @@ def _is_own(function: FunctionType) -> bool:
 
 GENERATES = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
-# --- the source -----------------------------------------------------------------------------
+# --- source code ----------------------------------------------------------------------------
 
 
 @lru_cache(32)

@@ -242,7 +242,7 @@ class Flow:
             return function
 
 
-# --- Python's own functions -----------------------------------------------------------------
+# --- Python's built-in functions ------------------------------------------------------------
 
 
 class Range:

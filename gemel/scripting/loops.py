@@ -82,7 +82,7 @@ class Loop:
         ]
         free = free_inputs((test, *news), tuple(inputs))
         graphs = {
-            "test": closed((test,), (*inputs, *free), "test"),
+            "condition": closed((test,), (*inputs, *free), "condition"),
             "step": closed(tuple(news), (*inputs, *free), "step"),
         }
         if any(n.op is not None and n.op.random for g in graphs.values() for n in g.walk()):

@@ -9,23 +9,23 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
+from gemel import np as _np
+from gemel import npx as _npx
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
 from gemel.legacy.facade import attribute
 from gemel.legacy.ndarray import giving
+from gemel.ops.loops import leaves
+from gemel.symbol.functions import Functions
 from gemel.symbol.symbol import Symbol, compose, group, load, load_json, var
 
 Variable = var
 Group = group
 fromjson = load_json
+np, npx = Functions(_np, "np"), Functions(_npx, "npx")
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("np", "npx"):
-        from gemel import np, npx
-        from gemel.symbol.functions import Functions
-
-        return globals().setdefault(name, Functions({"np": np, "npx": npx}[name], name))
     return attribute(name, __name__, globals(), _both, _whole)
 
 
@@ -56,8 +56,7 @@ def _whole(function: Any) -> Any:
         return function
 
     def call(*inputs: Any, **keywords: Any) -> Any:
-        from gemel.ops.loops import leaves
-        from gemel.symbol import flow
+        from gemel.symbol import flow  # few programs need it
 
         given = leaves([*inputs, *keywords.values()])
         of_symbols = any(isinstance(each, Symbol) for each in given)

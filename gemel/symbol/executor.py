@@ -58,7 +58,7 @@ class Executor:
         self._recorded = False
         self._monitor: tuple[Callable[[str, Any], Any], bool] | None = None
 
-    # ---- its arrays
+    # ---- arrays
 
     @property
     def arg_arrays(self) -> list[Any]:

@@ -10,6 +10,7 @@ from gemel.extent import seen
 from gemel.ir.graph import Entry, Node, captured
 from gemel.ir.methods import call
 from gemel.legacy.declare import Inside, Written, wanted
+from gemel.npx.serialize import type_flag
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of, unused_name, variables_of
@@ -365,8 +366,6 @@ def _outputs(written: Written) -> int:
 
 def _attributes(parameter: Any) -> dict[str, str]:
     """The attributes of a parameter's variable, as in MXNet."""
-    from gemel.npx.serialize import type_flag
-
     attrs = {
         "__dtype__": str(type_flag(parameter.dtype)),
         "__lr_mult__": text_of(float(parameter.lr_mult)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ast import literal_eval
 from collections.abc import Callable, Iterable
 from typing import Any, TypeAlias
 
@@ -133,7 +134,7 @@ def overwritten(heads: Iterable[Reference]) -> list[SymbolNode]:
     return [inner for node in nodes_of(heads) for inner in node.auxiliary()]
 
 
-# --- programs inside of nodes ---------------------------------------------------------------
+# --- programs inside nodes ------------------------------------------------------------------
 
 
 #: The settings that connect inputs with the variables of the programs inside. For `_foreach`, with
@@ -191,8 +192,6 @@ def text_of(value: Any) -> str:
 
 def value_of(text: str) -> Any:
     """The value of a setting's text: a number, a bool, None, a tuple, or the text itself."""
-    from ast import literal_eval
-
     try:
         found = literal_eval(text.strip() if len(text) < LONGEST else "")
     except (ValueError, SyntaxError, MemoryError, RecursionError):

@@ -112,7 +112,7 @@ class Notes:
         """
         if self._open is not None or self.own:
             return None
-        from gemel.symbol import loops
+        from gemel.symbol import loops  # it imports this module
 
         return partial(getattr(loops, name), self._trace)
 

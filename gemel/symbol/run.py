@@ -10,6 +10,7 @@ from gemel.errors import GemelError, ShapeError
 from gemel.ir import precision
 from gemel.ir.graph import placeholder
 from gemel.ir.trace import Trace
+from gemel.npx.serialize import dtype_of_flag
 from gemel.spec import Spec
 from gemel.symbol import own
 from gemel.symbol.node import (
@@ -86,8 +87,6 @@ def shape_said(node: SymbolNode) -> tuple[int, ...] | None:
 
 def dtype_said(node: SymbolNode) -> str | None:
     """The dtype in a variable's attributes, if there is one."""
-    from gemel.npx.serialize import dtype_of_flag
-
     flag = node.attrs.get("__dtype__")
     return None if flag is None else dtype_of_flag(flag)
 

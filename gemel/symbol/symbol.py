@@ -6,8 +6,10 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gemel.errors import SymbolGivenError, unknown_attribute, unknown_name
+from gemel.arrays.archives import appear
+from gemel.errors import SymbolFileError, SymbolGivenError, unknown_attribute, unknown_name
 from gemel.legacy import Legacy, known, wanted
+from gemel.npx.serialize import type_flag
 from gemel.symbol import json, run
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, nodes_of, text_of
 from gemel.symbol.scopes import attributed, named
@@ -24,7 +26,7 @@ class Symbol:
     def __init__(self, heads: Iterable[Reference]) -> None:
         self._heads = tuple(heads)
 
-    # ---- what it is
+    # ---- names and attributes
 
     @property
     def name(self) -> str | None:
@@ -77,7 +79,7 @@ class Symbol:
         """The attributes of every node that has some, by its name."""
         return {node.name: dict(node.attrs) for node in nodes_of(self._heads) if node.attrs}
 
-    # ---- its outputs
+    # ---- outputs
 
     def __len__(self) -> int:
         return len(self._heads)
@@ -100,7 +102,7 @@ class Symbol:
             return f"<{type(self).__name__} {self.name}>"
         return f"<{type(self).__name__} group [{', '.join(node.name for node, _ in self._heads)}]>"
 
-    # ---- what follows from shapes
+    # ---- inference of shapes and types
 
     def infer_shape(self, *shapes: Any, **named: Any) -> tuple[Any, Any, Any]:
         """The shapes of arguments, outputs and auxiliary states, from those of some arguments.
@@ -150,7 +152,7 @@ class Symbol:
 
         Gradients are stored in `args_grad`, or in new arrays if `grad_req` asks for them.
         """
-        from gemel.symbol.executor import Executor
+        from gemel.symbol.executor import Executor  # it imports this module
 
         return Executor(self, ctx, args, args_grad, grad_req, aux_states)
 
@@ -159,7 +161,7 @@ class Symbol:
     ) -> Any:
         """Create an `Executor` on new arrays of zeros, with shapes and dtypes inferred from those
         given."""
-        from gemel.symbol.executor import bound
+        from gemel.symbol.executor import bound  # it imports this module
 
         return bound(self, ctx, grad_req, type_dict or {}, shapes)
 
@@ -168,7 +170,7 @@ class Symbol:
 
     def debug_str(self) -> str:
         """Its nodes, one a line."""
-        from gemel.symbol.executor import described
+        from gemel.symbol.executor import described  # it imports this module
 
         return described(self._heads)
 
@@ -193,11 +195,9 @@ class Symbol:
 
     def save(self, fname: Any, remove_amp_cast: bool = True) -> None:
         """Write its symbol file; the file appears complete or not at all."""
-        from gemel.arrays.archives import appear
-
         appear(os.fspath(fname), [self.tojson().encode()])
 
-    # ---- put together
+    # ---- composition
 
     def __call__(self, *symbols: Symbol, **named: Any) -> Symbol:
         """The symbol with others in place of its variables: in order, or by name."""
@@ -292,7 +292,7 @@ for _name, _kind in (
     setattr(Symbol, f"__{_name}__", _operator(f"broadcast_{_kind}", f"_{_kind}_scalar")[0])
 
 
-# --- making symbols -------------------------------------------------------------------------
+# --- creating symbols -----------------------------------------------------------------------
 
 
 def var(
@@ -314,8 +314,6 @@ def var(
         if value is not None:
             attrs[f"__{key}__"] = text_of(value)
     if dtype is not None:
-        from gemel.npx.serialize import type_flag
-
         attrs["__dtype__"] = str(type_flag(dtype))
     if init is not None:
         attrs["__init__"] = init if isinstance(init, str) else str(init)
@@ -390,7 +388,5 @@ def load(fname: Any) -> Symbol:
     try:
         text = content.decode()
     except UnicodeDecodeError as error:
-        from gemel.errors import SymbolFileError
-
         raise SymbolFileError(f"symbol file {path}: is not text at byte {error.start}") from None
     return Symbol(json.read(text, path))

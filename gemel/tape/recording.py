@@ -67,7 +67,7 @@ def key_of(source: Any) -> Any:
     return (id(source[0]), source[1]) if isinstance(source, tuple) else source.key
 
 
-# --- what is kept ---------------------------------------------------------------------------
+# --- contents kept for gradients ------------------------------------------------------------
 
 
 def keep_contents(history: Any) -> None:
@@ -192,7 +192,7 @@ def _follow(make: type[Call]) -> Apply:
     return apply
 
 
-# --- where contents come from ---------------------------------------------------------------
+# --- sources of contents --------------------------------------------------------------------
 
 
 def tracked(*values: Any) -> bool:

@@ -138,7 +138,7 @@ class Step:
         for call in self.calls:
             call.free()
 
-    # --- as a graph ---------------------------------------------------------------------------
+    # --- steps as graphs ----------------------------------------------------------------------
 
     def structure(self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]) -> bytes:
         """A digest that two steps share if they have the same gradient graph."""

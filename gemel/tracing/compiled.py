@@ -229,7 +229,7 @@ class Compiled:
         traces: list[Arguments] = next((traces for traces in newest if traces), [])
         return max(reversed(traces), key=_above_one, default=None)
 
-    # --- looking at it ----------------------------------------------------------------------
+    # --- inspection -------------------------------------------------------------------------
 
     def graph(self, *arguments: Any, optimized: bool = False) -> Graph:
         """The graph for these arguments, before or after the passes."""
@@ -334,16 +334,21 @@ def compile(  # noqa: A001
     passes: Sequence[Pass] = (),
     recipes: Sequence[Recipe] = (),
 ) -> Compiled | Callable[[Callable[..., Any]], Compiled]:
-    """Compile a function: the same results, computed by one native program.
+    """Compile a function into one native program, which computes the same results.
 
-    The function runs once with symbols for each kind of arguments (dtypes, numbers of dimensions,
-    Python numbers); what it does besides operations on arrays happens only then. Arrays it closes
-    over are read, written and differentiated in each call; which ones they are is found out when
-    it is traced (docs/decisions/0061). A result that is a view of an argument, or of another
-    result, is a copy of it here. With `script`, `if`, `while` and `for` may depend on values of
-    arrays, see `gemel.scripting`. `passes` are more steps from graph to graph, done before
-    operations are fused; `recipes` are other ways to do loops (`codegen.schedules.Recipe`): see
-    docs/extending.md. Without a function it gives a decorator: `@compile(script=True)`.
+    The function is traced: for each kind of arguments (dtypes, numbers of dimensions, Python
+    numbers) it runs once, with symbols in place of arrays. Whatever else it does, such as printing,
+    happens only then. Each call also reads and writes the arrays that the function closes over, and
+    gradients reach them; tracing finds out which arrays these are (docs/decisions/0061). If a
+    result would be a view of an argument or of another result, it is a copy.
+
+    `fold=False` switches constant folding off. With `script=True`, `if`, `while` and `for` may
+    depend on the values of arrays (see `gemel.scripting`). `passes` are additional passes from
+    graph to graph, which run before operations are fused. `recipes` are additional ways to compute
+    loops (`codegen.schedules.Recipe`). docs/extending.md describes both.
+
+    Without a function, it returns a decorator: `@compile(script=True)`. Raises `TypeError` if
+    `function` cannot be called.
 
     >>> f = compile(lambda a, b, c, d: (a + b) + (c + d))
     >>> str(f.graph(1, 2, 3, 4))

@@ -74,7 +74,7 @@ def _note(
         trace.recording.gradient_reads.setdefault(entry, {}).update(dict.fromkeys(read))
 
 
-# --- when it runs ---------------------------------------------------------------------------
+# --- when the program runs ------------------------------------------------------------------
 
 
 class InnerGradients:

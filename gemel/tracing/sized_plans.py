@@ -109,7 +109,7 @@ class SizedPlans:
         return image
 
     def _lowering(self, values: dict[str, int], backend: Backend) -> Any:
-        from gemel.runtime.lower import Lowering
+        from gemel.runtime.lower import Lowering  # plans from the cache do not need it
 
         optimized = self.optimized()
         if not all(guard.holds(values) for guard in self.guards):
@@ -122,7 +122,7 @@ class SizedPlans:
 
     def source(self, values: dict[str, int], backend: Backend) -> str:
         """The kernels of the plan for these extents as C text. Raises `Unfit`."""
-        from gemel.runtime.lower import Lowering
+        from gemel.runtime.lower import Lowering  # plans from the cache do not need it
         from gemel.runtime.plan_text import as_c
 
         def items(graph: Graph) -> list[Any]:

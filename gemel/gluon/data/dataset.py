@@ -119,7 +119,7 @@ class RecordFileDataset(Dataset):
     """
 
     def __init__(self, filename: Any) -> None:
-        from gemel.recordio import MXIndexedRecordIO
+        from gemel.recordio import MXIndexedRecordIO  # few programs need it
 
         self._filename = filename
         self._record = MXIndexedRecordIO(splitext(filename)[0] + ".idx", filename, "r")

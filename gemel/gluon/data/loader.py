@@ -169,7 +169,7 @@ class DataLoader:
 
     def _crew(self) -> tuple[Any, Callable[[], Any]]:
         """New workers, and the function that ends them, together with the loader or the program."""
-        from gemel.gluon.data.crew import Maker, Threads
+        from gemel.gluon.data.crew import Maker, Threads  # late, as in _made_by_others
 
         maker = Maker(self._dataset, self._batchify)
         crew: Any

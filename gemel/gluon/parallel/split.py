@@ -40,7 +40,7 @@ class Split:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.net.name} on {', '.join(map(str, self.devices))})"
 
-    # ---- the network's
+    # ---- the network's methods
 
     def collect_params(self, select: str | None = None) -> ParameterDict:
         """The network's parameters, for a `Trainer`."""

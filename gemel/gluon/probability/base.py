@@ -102,7 +102,7 @@ class Distribution:
                 setattr(found, name, np.broadcast_to(value, (*batch_shape, *own)))
         return found
 
-    # --- to be told by each -----------------------------------------------------------------
+    # --- defined by each distribution -------------------------------------------------------
 
     def _missing(self, what: str) -> NoFormulaError:
         return NoFormulaError(f"{type(self).__name__}.{what}: no closed form is implemented")
@@ -145,7 +145,7 @@ class Distribution:
         """All possible samples, along a new first axis."""
         raise self._missing("enumerate_support")
 
-    # --- the same for all -------------------------------------------------------------------
+    # --- common to all distributions --------------------------------------------------------
 
     def pdf(self, value: Any) -> Tensor:
         """The density, or the probability, at `value`."""

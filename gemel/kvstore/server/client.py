@@ -84,7 +84,7 @@ class ServerStore(KVStore):
             raise
         atexit.register(self._leave)
 
-    # ---- who takes part
+    # ---- workers
 
     @property
     def rank(self) -> int:
@@ -401,7 +401,7 @@ class ServerStore(KVStore):
         """Refused: the states are in the servers' snapshots."""
         raise KVStoreError("kvstore: optimizer states are on the servers, in their --folder")
 
-    # ---- the end
+    # ---- closing
 
     def close(self, finished: bool = True) -> None:
         """Wait for pending messages, tell the servers that this worker has finished, and

@@ -215,7 +215,7 @@ def _number(slot: Slot) -> int:
 def launch(job: Job, engine: str = "local") -> int:
     """Run a job by an engine: ``"local"`` or ``"ray"``. Raises `WorkersError`."""
     if engine == "ray":
-        from gemel.kvstore.server.ray import RayPlace
+        from gemel.kvstore.server.ray import RayPlace  # it imports this module
 
         return Launcher(job, RayPlace(job.servers + job.workers)).run()
     return Launcher(job, LocalPlace(job.spares)).run()

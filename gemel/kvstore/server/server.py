@@ -43,8 +43,12 @@ if TYPE_CHECKING:
 #: time.
 HANDSHAKE = 5.0
 MOST_STRANGERS = 256
-#: Messages that change the state and go into the journal.
-_LOGGED = frozenset((Kind.DECLARE, Kind.INIT, Kind.PUSH, Kind.OPTIMIZER, Kind.ACTIVATE, Kind.LEAVE))
+#: The kinds of messages by which workers change the state. What changes it goes into the journal.
+_CHANGES = frozenset(
+    (Kind.DECLARE, Kind.INIT, Kind.PUSH, Kind.OPTIMIZER, Kind.ACTIVATE, Kind.LEAVE)
+)
+#: The kinds of messages that are accepted from a worker, once it is known.
+_ACCEPTED = _CHANGES | {Kind.HEARTBEAT, Kind.PULL}
 
 
 class Server:
@@ -116,7 +120,7 @@ class Server:
         self.error = self.error or error
         self._stopped.set()
 
-    # ---- who is there
+    # ---- workers
 
     def admit(self, connection: Connection) -> bool:
         """Whether to accept one more stranger."""
@@ -250,11 +254,11 @@ class Server:
                 connection.send(text_message(Kind.DONE, {"missing": missing}))
             return
         try:
+            if message.kind not in _ACCEPTED:
+                raise ProtocolError(f"{message.kind.name} is not a message to a server")
             if message.kind == Kind.PULL:
                 self._pull(connection, message)
                 return
-            if message.kind not in _LOGGED:
-                raise ProtocolError(f"{message.kind.name} is not a message to a server")
             if self._is_early(rank, message):
                 self._early.setdefault(message.key, []).append((connection, message))
                 return

@@ -17,6 +17,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import Any
 
+from gemel import np
 from gemel.kvstore.server.protocol import exactly
 
 #: Modules that servers and workers would import sooner or later.
@@ -30,8 +31,6 @@ def prepare() -> None:
     """Do what every server and worker does before its first step."""
     for name in NEEDED:
         import_module(name)
-    from gemel import np
-
     # This imports the code generator and sets up LLVM for this machine.
     (np.ones((2,)) * 2 + 1).wait_to_read()
 

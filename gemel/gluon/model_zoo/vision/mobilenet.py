@@ -23,7 +23,7 @@ class ReLU6(nn.HybridBlock):
         return np.clip(x, 0, 6)
 
 
-# --- the first edition ------------------------------------------------------------------------
+# --- version 1 --------------------------------------------------------------------------------
 
 #: Channels and stride of each pair of convolutions.
 PAIRS = [
@@ -55,7 +55,7 @@ class MobileNet(Network):
             self.output = nn.Dense(classes)
 
 
-# --- the second -------------------------------------------------------------------------------
+# --- version 2 --------------------------------------------------------------------------------
 
 #: Expansion, channels, repetitions, stride of the first.
 BOTTLENECKS = [
@@ -115,7 +115,7 @@ class MobileNetV2(Network):
                 self.output.add(conv(classes, 1, prefix="pred_"), nn.Flatten())
 
 
-# --- the third --------------------------------------------------------------------------------
+# --- version 3 --------------------------------------------------------------------------------
 
 # Kernel, inner channels, channels, whether it has squeeze-and-excite, activation, stride.
 LARGE = [

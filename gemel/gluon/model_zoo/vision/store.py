@@ -78,7 +78,7 @@ def load_pretrained(network: Block, name: str, root: Any, device: Any) -> None:
 def _check(path: str, digest: str | None) -> None:
     if digest is None:
         return
-    import hashlib
+    import hashlib  # a first inference does not need it
 
     with open(path, "rb") as opened:
         found = hashlib.sha1(opened.read(), usedforsecurity=False).hexdigest()

@@ -9,17 +9,17 @@ from typing import Any
 
 import numpy
 import pytest
-from test_kvstore_lines import connected, on_all
+from test_kvstore_sockets import connected, on_all
 
 from gemel import autograd, cpu, gluon, np
 from gemel.errors import WorkersError
 from gemel.gluon import nn
-from gemel.kvstore import courses, leaving, mpi
+from gemel.kvstore import courier, mpi, step_schedules
 from gemel.kvstore.agreement import Request
-from gemel.kvstore.courses import Piece, buckets_of
-from gemel.kvstore.leaving import state_of
-from gemel.kvstore.lines import Lines
+from gemel.kvstore.courier import state_of
 from gemel.kvstore.mpi import MpiStore
+from gemel.kvstore.sockets import Connections
+from gemel.kvstore.step_schedules import Piece, buckets_of
 from gemel.kvstore.ways import COURIER, Table
 from gemel.kvstore.world import World
 
@@ -27,24 +27,26 @@ from gemel.kvstore.world import World
 class Wire:
     """A wire that uses sockets only, without MPI."""
 
-    lines = True
+    has_sockets = True
     pause = 0.0
 
-    def __init__(self, lines: Lines) -> None:
-        self._lines = lines
-        self.rank, self.machines = lines.rank, (0,) * lines.size
-        self.courier = lines.courier
-        self.send, self.received = lines.send, lines.received
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+        self.rank, self.machines = connections.rank, (0,) * connections.size
+        self.courier = connections.courier
+        self.send, self.received = connections.send, connections.received
 
     def gathered(self, row: Any) -> Any:
         rows = numpy.empty((len(self.machines), row.size), row.dtype)
         rows[self.rank] = row
         others = [rank for rank in range(len(rows)) if rank != self.rank]
-        self._lines.exchange(dict.fromkeys(others, row), {rank: rows[rank] for rank in others})
+        self._connections.exchange(
+            dict.fromkeys(others, row), {rank: rows[rank] for rank in others}
+        )
         return rows
 
     def summed(self, row: Any, way: str, lengths: Any) -> Any:
-        return self._lines.summed(row)
+        return self._connections.summed(row)
 
     def broadcast(self, row: Any) -> Any:
         return self.gathered(row)[0]
@@ -55,7 +57,7 @@ class Job:
 
     def __init__(self, size: int, limit: float, monkeypatch: pytest.MonkeyPatch) -> None:
         self._patch = monkeypatch
-        self.worlds = [World(Wire(lines), limit) for lines in connected((0,) * size)]
+        self.worlds = [World(Wire(each), limit) for each in connected((0,) * size)]
 
     def stores(self) -> list[MpiStore]:
         found = []
@@ -209,10 +211,10 @@ def test_another_schedule_ends_what_was_agreed_on(job: Job) -> None:
     assert [left for _, left in job.groups()] == before
 
 
-def test_the_number_of_steps_with_a_course_is_limited(
+def test_the_number_of_steps_with_a_schedule_is_limited(
     job: Job, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(courses, "MOST_COURSES", 2)
+    monkeypatch.setattr(step_schedules, "MOST_SCHEDULES", 2)
     stores = job.stores()
     for turn in range(2):
         for names in ("a", "b", "ab", "bc"):
@@ -246,11 +248,11 @@ def test_a_worker_that_is_gone_is_named(job: Job, monkeypatch: pytest.MonkeyPatc
     waiting = brought(stores[0], "ab", 2)
     time.sleep(0.1)
     gone = job.worlds[1]
-    assert gone.leaving is not None
-    gone.leaving.close("over")
-    wire, leaving = gone._wire, gone.leaving
-    gone.leaving = None
-    wire.courier = wire._lines.courier = leaving._courier = leaving._desk = None  # type: ignore[assignment]
+    assert gone.sender is not None
+    gone.sender.close("over")
+    wire, sender = gone._wire, gone.sender
+    gone.sender = None
+    wire.courier = wire._connections.courier = sender._courier = sender._desk = None  # type: ignore[assignment]
     for total in waiting:
         with pytest.raises(WorkersError, match="worker 1 is gone"):
             total.wait_to_read()
@@ -286,13 +288,13 @@ def test_the_last_sums_of_a_worker_that_has_ended_arrive(
         for totals in [brought(store, "ab", turn) for store in stores]:
             check(totals, "ab", turn, 2)
     near = job.worlds[0]
-    assert near.leaving is not None
-    late = state_of(near.leaving._courier)._replace(name="key 'a'", open=1, missing=[1])
-    end = Request(0, "the end", 1, "end", "uint8", (near.leaving.brought,), 0, 0, "")
+    assert near.sender is not None
+    late = state_of(near.sender._courier)._replace(name="key 'a'", open=1, missing=[1])
+    end = Request(0, "the end", 1, "end", "uint8", (near.sender.brought,), 0, 0, "")
     near._agreement.leave(1, end)
     with monkeypatch.context() as patch:
-        patch.setattr(leaving, "state_of", lambda courier: late)
-        assert near.leaving.problem(time.monotonic(), near._agreement.left) == ""
+        patch.setattr(courier, "state_of", lambda courier: late)
+        assert near.sender.problem(time.monotonic(), near._agreement.left) == ""
 
 
 # ---- what it takes
@@ -307,8 +309,8 @@ def test_the_courier_is_measured(job: Job) -> None:
     for one, counts in zip(job.worlds, before, strict=True):
         table = one.ways.table
         assert table.measured == job.worlds[0].ways.table.measured
-        assert one.leaving is not None and one.leaving.worked() > 0
-        sums = state_of(one.leaving._courier).sums
+        assert one.sender is not None and one.sender.worked() > 0
+        sums = state_of(one.sender._courier).sums
         assert sums == 4 * len(table.measured[COURIER]) > 0
         (size, seconds), *_ = table.measured[COURIER]
         assert 0 <= (table.waiting(COURIER, size) or 0.0) <= seconds
@@ -326,10 +328,10 @@ def test_the_courier_is_measured(job: Job) -> None:
 def test_a_worker_that_is_gone_while_all_measure(job: Job, monkeypatch: Any) -> None:
     """The thread that would notice it waits for the courier, so another thread looks."""
     near, far = job.worlds
-    assert near.leaving is not None
+    assert near.sender is not None
     over = threading.Event()
-    monkeypatch.setattr(near.leaving, "problem", lambda now, left: "worker 1 is gone")
-    monkeypatch.setattr(far.leaving, "summed", lambda row: over.wait(20) and row)
+    monkeypatch.setattr(near.sender, "problem", lambda now, left: "worker 1 is gone")
+    monkeypatch.setattr(far.sender, "summed", lambda row: over.wait(20) and row)
     begin = time.monotonic()
     asked = [one.issue(0, "the measurement", "measure") for one in job.worlds]
     with pytest.raises(WorkersError, match="worker 1 is gone"):
@@ -389,7 +391,7 @@ def test_trainers_have_the_bits_of_sums_that_are_agreed_on(
     assert found[0] == found[1]
     left = [left for _, left in job.groups()]
     assert left[0] == left[1] > (20 if blocks else 8)
-    monkeypatch.setattr(courses.Courses, "unknown", lambda self, key: False)
+    monkeypatch.setattr(step_schedules.StepSchedules, "unknown", lambda self, key: False)
     assert trained(job, blocks) == found
     assert [left for _, left in job.groups()] == left
 

@@ -1,5 +1,5 @@
-"""The Python side of the courier, the core's thread that runs `courses`: its commands and
-reports."""
+"""The Python side of the courier, the core's thread that runs the schedules of `step_schedules`:
+its commands and reports."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 
 from gemel import _core, np, npx
 from gemel.kvstore.agreement import workers_have
-from gemel.kvstore.courses import Bucket
+from gemel.kvstore.step_schedules import Bucket
 
 #: The engine's priority for starting a request, which takes no time and lets others begin.
 URGENT = 1 << 20
 #: How many seconds a worker that has lost another one waits to hear the reason.
 REASON = 0.2
-#: The tag of measurements; no step has it (`gemel.kvstore.courses`).
+#: The tag of measurements; no step has it (`gemel.kvstore.step_schedules`).
 MEASURED = 0
 #: Seconds between two checks, at exit, whether all sums have arrived.
 LOOKING = 1e-3
@@ -46,8 +46,11 @@ def state_of(courier: _core.Courier) -> State:
     return State(*courier.state)
 
 
-class Leaving:
-    """Sends one worker's buckets. `limit` is how many seconds it waits for other workers."""
+class BucketSender:
+    """Sends one worker's buckets through the courier.
+
+    `limit` is how many seconds it waits for other workers.
+    """
 
     def __init__(self, courier: _core.Courier, rank: int, limit: float) -> None:
         self._courier = courier
@@ -134,4 +137,4 @@ class Leaving:
         self._courier.close("WorkersError", reason)
 
 
-__all__ = ["URGENT", "Leaving", "State", "state_of"]
+__all__ = ["URGENT", "BucketSender", "State", "state_of"]

@@ -14,8 +14,8 @@ import numpy
 import pytest
 
 from gemel.errors import WorkersError
-from gemel.kvstore import lines
-from gemel.kvstore.lines import Lines, opened
+from gemel.kvstore import sockets
+from gemel.kvstore.sockets import Connections, opened
 
 
 class Meeting:
@@ -55,10 +55,10 @@ def on_all(size: int, work: Callable[[int], Any]) -> list[Any]:
     return found
 
 
-def connected(machines: Sequence[int], *told: str) -> list[Lines | None]:
+def connected(machines: Sequence[int], *told: str) -> list[Connections | None]:
     meeting = Meeting(len(machines))
 
-    def join(rank: int) -> Lines | None:
+    def join(rank: int) -> Connections | None:
         def gathered(row: Any) -> Any:
             return meeting.gathered(rank, row)
 
@@ -81,7 +81,7 @@ SIZES = [0, 1, 3, 1000, 70_001, 3_000_000]
 
 @pytest.mark.parametrize("some", [(0, 0), (0, 0, 0), (0,) * 5], indirect=True)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int8"])
-def test_rows_are_added_in_the_order_of_ranks(some: list[Lines], dtype: str) -> None:
+def test_rows_are_added_in_the_order_of_ranks(some: list[Connections], dtype: str) -> None:
     """The largest rows do not fit into the buffers in between."""
     draw = numpy.random.default_rng(0)
     for count in SIZES:
@@ -96,7 +96,7 @@ def test_rows_are_added_in_the_order_of_ranks(some: list[Lines], dtype: str) -> 
 
 
 @pytest.mark.parametrize("some", [(0, 0, 0)], indirect=True)
-def test_messages_of_any_length_and_number(some: list[Lines]) -> None:
+def test_messages_of_any_length_and_number(some: list[Connections]) -> None:
     sent = [b"", b"x", b"y" * 300_000] + [bytes([n]) * n for n in range(200)]
     for message in sent:
         some[2].send(0, message)
@@ -112,7 +112,7 @@ def test_messages_of_any_length_and_number(some: list[Lines]) -> None:
 
 
 @pytest.mark.parametrize("some", [(0, 0)], indirect=True)
-def test_a_worker_waiting_for_a_message_sleeps_and_is_woken(some: list[Lines]) -> None:
+def test_a_worker_waiting_for_a_message_sleeps_and_is_woken(some: list[Connections]) -> None:
     begun = time.monotonic()
     assert some[0].received(0.05) == [] and time.monotonic() - begun > 0.04
     threading.Timer(0.1, some[1].send, (0, b"now")).start()
@@ -122,7 +122,7 @@ def test_a_worker_waiting_for_a_message_sleeps_and_is_woken(some: list[Lines]) -
 
 
 @pytest.mark.parametrize("some", [(0, 0)], indirect=True)
-def test_a_worker_waiting_for_contents_leaves_the_core_free(some: list[Lines]) -> None:
+def test_a_worker_waiting_for_contents_leaves_the_core_free(some: list[Connections]) -> None:
     row = numpy.ones(100_000, "float32")
 
     def work(rank: int) -> float:
@@ -136,17 +136,17 @@ def test_a_worker_waiting_for_contents_leaves_the_core_free(some: list[Lines]) -
 
 @pytest.mark.parametrize("some", [(0, 0)], indirect=True)
 def test_a_system_that_waits_for_more_bytes_than_arrive(
-    some: list[Lines], monkeypatch: pytest.MonkeyPatch
+    some: list[Connections], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Like a system whose buffers never hold as many bytes as the low-water mark asks for."""
-    wanted = Lines._wanted
+    wanted = Connections._wanted
 
-    def more(self: Lines, rank: int, outward: Any, inward: Any) -> int:
+    def more(self: Connections, rank: int, outward: Any, inward: Any) -> int:
         found = wanted(self, rank, outward, inward)
         self._contents[rank].setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, 50_000)
         return found
 
-    monkeypatch.setattr(Lines, "_wanted", more)
+    monkeypatch.setattr(Connections, "_wanted", more)
 
     def work(rank: int) -> Any:
         time.sleep(0.2 * rank)
@@ -156,7 +156,7 @@ def test_a_system_that_waits_for_more_bytes_than_arrive(
 
 
 @pytest.mark.parametrize("some", [(0, 0, 0)], indirect=True)
-def test_a_worker_that_goes_is_named(some: list[Lines]) -> None:
+def test_a_worker_that_goes_is_named(some: list[Connections]) -> None:
     some[1].close()
     with pytest.raises(WorkersError, match="worker 1 is gone"):
         some[0].exchange({}, {1: numpy.empty(10)})
@@ -170,7 +170,7 @@ def test_a_worker_that_goes_is_named(some: list[Lines]) -> None:
 
 
 @pytest.mark.parametrize("some", [(0, 0)], indirect=True)
-def test_a_length_that_cannot_occur_is_refused(some: list[Lines]) -> None:
+def test_a_length_that_cannot_occur_is_refused(some: list[Connections]) -> None:
     some[1]._messages[0].send(struct.pack(">I", 0xFFFFFFFF))
     with pytest.raises(WorkersError, match="4294967295 bytes"):
         some[0].received(5.0)
@@ -182,7 +182,7 @@ def test_a_length_that_cannot_occur_is_refused(some: list[Lines]) -> None:
 def test_if_one_worker_cannot_listen_no_worker_uses_sockets(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    listen, refused = lines._listener, []
+    listen, refused = sockets._listener, []
 
     def once(backlog: int) -> Any:
         if not refused:
@@ -190,32 +190,32 @@ def test_if_one_worker_cannot_listen_no_worker_uses_sockets(
             return None
         return listen(backlog)
 
-    monkeypatch.setattr(lines, "_listener", once)
-    monkeypatch.setattr(lines, "OPENING", 0.5)
+    monkeypatch.setattr(sockets, "_listener", once)
+    monkeypatch.setattr(sockets, "OPENING", 0.5)
     assert connected((0, 0, 0)) == [None] * 3
 
 
 def test_a_worker_without_sockets_delays_nobody() -> None:
     begun = time.monotonic()
     assert connected((0, 0, 0), "all", "none", "all") == [None] * 3
-    assert time.monotonic() - begun < lines.OPENING / 2
+    assert time.monotonic() - begun < sockets.OPENING / 2
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="interfaces are asked for by Linux's words")
 def test_sockets_over_one_interface_only() -> None:
-    assert lines._addresses("lo") == ["127.0.0.1"]
+    assert sockets._addresses("lo") == ["127.0.0.1"]
     made = connected((0, 0), "lo", "lo")
     rows = [numpy.full(3, 1.0), numpy.full(3, 2.0)]
     assert on_all(2, lambda rank: made[rank].summed(rows[rank]).tolist()) == [[3.0] * 3] * 2
     for one in made:
         one.close()
     with pytest.raises(WorkersError, match=r"GEMEL_SOCKETS=nosuch0.*use one of .*lo.*, or all"):
-        lines._addresses("nosuch0")
+        sockets._addresses("nosuch0")
 
 
 def test_if_no_address_is_reachable_no_worker_uses_sockets(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lines, "_addresses", lambda interface: ["127.0.0.1"])
-    monkeypatch.setattr(lines, "OPENING", 0.5)
+    monkeypatch.setattr(sockets, "_addresses", lambda interface: ["127.0.0.1"])
+    monkeypatch.setattr(sockets, "OPENING", 0.5)
     begun = time.monotonic()
     assert connected((0, 1)) == [None] * 2  # 127.0.0.1 of another machine is not tried
     assert time.monotonic() - begun < 10
@@ -234,8 +234,8 @@ def _noisy(port: int) -> Any:
 def _forged(port: int) -> Any:
     """A client that does not know the secret."""
     channel = _silent(port)
-    lines._heard(channel)
-    lines._say(channel, {"from": 1, "to": 0, "use": "contents", "proof": "0" * 64})
+    sockets._heard(channel)
+    sockets._say(channel, {"from": 1, "to": 0, "use": "contents", "proof": "0" * 64})
     return channel
 
 
@@ -243,7 +243,7 @@ def _forged(port: int) -> Any:
 def test_strangers_are_not_let_in(
     stranger: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    listen, channels, knocked = lines._listener, [], threading.Event()
+    listen, channels, knocked = sockets._listener, [], threading.Event()
 
     def watched(backlog: int) -> Any:
         made = listen(backlog)
@@ -260,8 +260,8 @@ def test_strangers_are_not_let_in(
             time.sleep(0.1)
         return made
 
-    monkeypatch.setattr(lines, "_listener", watched)
-    monkeypatch.setattr(lines, "TRY", 0.5)
+    monkeypatch.setattr(sockets, "_listener", watched)
+    monkeypatch.setattr(sockets, "TRY", 0.5)
     meeting = Meeting(2)
 
     def join(rank: int) -> Any:
@@ -288,13 +288,13 @@ def test_answers_of_other_programs_are_ignored(said: bytes) -> None:
 
     def answer() -> None:
         channel, _ = listener.accept()
-        channel.sendall(lines.LENGTH.pack(len(said)) + said)
+        channel.sendall(sockets.LENGTH.pack(len(said)) + said)
         channel.close()
 
     answering = threading.Thread(target=answer)
     answering.start()
     row = struct.pack(">H", listener.getsockname()[1]) + socket.inet_aton("127.0.0.1")
-    door = lines._Door((0, 0), 1, b"secret", time.monotonic() + 5)
+    door = sockets._Door((0, 0), 1, b"secret", time.monotonic() + 5)
     with pytest.raises(ConnectionError, match="worker 0 cannot be reached"):
         door._connected(0, row, "contents")
     answering.join()

@@ -1,8 +1,8 @@
-"""Courses: fixed schedules for the sums of a training step, agreed on once.
+"""Fixed schedules for the sums of a training step, agreed on once.
 
 The first time a store sums some keys, rank 0 decides what is sent when (`gemel.kvstore.agreement`),
 and all workers exchange a digest of the keys, their order and how they are split. If the digests
-are equal, the step gets a *course*. From its second run on, each sum is sent as soon as its
+are equal, the step gets a schedule. From its second run on, each sum is sent as soon as its
 gradients are ready, under a tag that is the same on all workers, without any agreement. A thread of
 the core, the *courier* (`src/program/courier.h`), does the rest.
 """
@@ -18,8 +18,8 @@ from gemel import np
 if TYPE_CHECKING:
     from gemel.kvstore.world import World
 
-#: How many different steps of a store get a course; the others are agreed on each time.
-MOST_COURSES = 32
+#: How many different steps of a store get a schedule; the others are agreed on each time.
+MOST_SCHEDULES = 32
 #: The name of the request with which workers compare their digests.
 STEP = "the contents of a step"
 #: A piece smaller than this fraction of the wanted bucket size (1/8) never ends a bucket.
@@ -50,8 +50,8 @@ class Bucket(NamedTuple):
     bytes: int
 
 
-class Course:
-    """The fixed schedule of a step: the buckets in which its pieces are sent."""
+class StepSchedule:
+    """The schedule of a step: the buckets in which its pieces are sent."""
 
     def __init__(self, buckets: Sequence[Bucket], world: World) -> None:
         self.buckets = buckets
@@ -63,33 +63,33 @@ class Course:
         parts = [arrays[bucket.start : bucket.end] for bucket in self.buckets]
         if not self._specs:
             self._specs = [[(one._code, tuple(one.shape)) for one in part] for part in parts]
-        leaving = self._world.leaving
-        assert leaving is not None
+        sender = self._world.sender
+        assert sender is not None
         self._world.check(self.buckets[0].name)
         found: list[Any] = []
         for bucket, part, specs in zip(self.buckets, parts, self._specs, strict=True):
-            found += leaving.issue(bucket, part, specs)
+            found += sender.issue(bucket, part, specs)
         return found
 
 
-class Courses:
-    """The courses of a store."""
+class StepSchedules:
+    """The schedules of a store's steps."""
 
     def __init__(self, world: World, store: int) -> None:
         self._world, self._store = world, store
-        self._known: dict[Hashable, Course | None] = {}
+        self._known: dict[Hashable, StepSchedule | None] = {}
         #: The comparison in progress: the step, the answers to come, and the step's buckets.
         self._asked: tuple[Hashable, Any, list[Bucket]] | None = None
         #: Whether the workers have ever summed different keys.
-        self._apart = world.leaving is None
+        self._apart = world.sender is None
 
     def clear(self) -> None:
-        """Drop all courses. All workers must call it at the same point."""
+        """Drop all schedules. All workers must call it at the same point."""
         self._hear()
         self._known.clear()
 
-    def find(self, key: Hashable) -> Course | None:
-        """Return the course of a step; None if it has none or has not been compared yet.
+    def find(self, key: Hashable) -> StepSchedule | None:
+        """Return the schedule of a step; None if it has none or has not been compared yet.
 
         Waits for the answers of the last comparison if they may decide it.
         """
@@ -99,13 +99,13 @@ class Courses:
 
     def unknown(self, key: Hashable) -> bool:
         """Whether to compare a step with the other workers."""
-        return not self._apart and key not in self._known and len(self._known) < MOST_COURSES
+        return not self._apart and key not in self._known and len(self._known) < MOST_SCHEDULES
 
     def ask(self, key: Hashable, pieces: Sequence[Piece], most: float | None) -> None:
-        """Start to compare the pieces of a step with the other workers; the course comes later.
+        """Start to compare the pieces of a step with the other workers; its schedule comes later.
 
         Pieces are grouped into buckets of `most` bytes. If `most` is None, the step needs no
-        course.
+        schedule.
         """
         text = repr((self._store, most, [piece[:4] for piece in pieces]))
         digest = hashlib.sha256(text.encode()).digest()
@@ -124,7 +124,7 @@ class Courses:
         if (rows != rows[0]).any():
             self._apart = True
             return
-        self._known[key] = Course(buckets, self._world) if buckets else None
+        self._known[key] = StepSchedule(buckets, self._world) if buckets else None
 
 
 def buckets_of(digest: bytes, pieces: Sequence[Piece], most: float) -> list[Bucket]:
@@ -161,4 +161,4 @@ def _bucket(digest: bytes, pieces: Sequence[Piece], start: int, end: int) -> Buc
     )
 
 
-__all__ = ["Bucket", "Course", "Courses", "Piece", "buckets_of"]
+__all__ = ["Bucket", "Piece", "StepSchedule", "StepSchedules", "buckets_of"]

@@ -9,6 +9,7 @@ sides of a connection prove that they know the secret (HMAC, RFC 2104) before se
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import select
 import socket
@@ -51,7 +52,7 @@ def _uses(lower: int, higher: int) -> list[str]:
     return [use for use in USES if use != "messages" or lower == 0]
 
 
-class Lines:
+class Connections:
     """The connections of one rank: to every other rank for contents and for sums (those of the
     `courier`), and to rank 0 for messages."""
 
@@ -181,7 +182,7 @@ class Lines:
         return (select.POLLIN if rank in inward else 0) | (select.POLLOUT if rank in outward else 0)
 
     def _fill(self, rank: int, inward: dict[int, Any]) -> None:
-        with self._there(rank):
+        with self._until_it_blocks(rank):
             while rank in inward:
                 count = self._contents[rank].recv_into(inward[rank])
                 if not count:
@@ -189,13 +190,13 @@ class Lines:
                 _shorten(inward, rank, count)
 
     def _empty(self, rank: int, outward: dict[int, Any]) -> None:
-        with self._there(rank):
+        with self._until_it_blocks(rank):
             while rank in outward:
                 _shorten(outward, rank, self._contents[rank].send(outward[rank]))
 
     @contextlib.contextmanager
-    def _there(self, rank: int) -> Iterator[None]:
-        """Sleep until something can be sent or received."""
+    def _until_it_blocks(self, rank: int) -> Iterator[None]:
+        """Send or receive until it would block. Raises `WorkersError` if the worker is gone."""
         try:
             yield
         except BlockingIOError:
@@ -237,7 +238,7 @@ def _whole(coming: bytearray) -> list[bytes]:
     return found
 
 
-# ---- opening them
+# ---- opening connections
 
 
 def opened(
@@ -246,14 +247,14 @@ def opened(
     gathered: Callable[[Any], Any],
     broadcast: Callable[[Any], Any],
     interface: str = ALL,
-) -> Lines | None:
+) -> Connections | None:
     """Open connections between all ranks; returns None on all ranks if some connection fails.
 
     `gathered` returns the rows of all ranks, `broadcast` that of rank 0. All ranks have to call
     this. `interface` is the value of ``GEMEL_SOCKETS``. Raises `WorkersError` if there is no
     interface of that name.
     """
-    import secrets
+    import secrets  # one worker alone does not need it
 
     import numpy
 
@@ -277,7 +278,7 @@ def opened(
                 whole = False
     everywhere = bool(gathered(numpy.array([whole], "uint8")).all())
     if everywhere:
-        return Lines(rank, len(machines), **met)
+        return Connections(rank, len(machines), **met)
     for channels in met.values():
         for channel in channels.values():
             channel.close()
@@ -308,8 +309,6 @@ def _addresses(interface: str) -> list[str]:
     found, names = [], []
     with contextlib.suppress(OSError):
         if sys.platform == "linux":
-            import fcntl
-
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
                 names = [name for _, name in socket.if_nameindex()]
                 for name in names if interface in (ALL, NONE) else [interface]:
@@ -396,7 +395,7 @@ class _Door:
             missing.discard((other, use))
 
     def _answer(self, channel: socket.socket, missing: set[tuple[int, str]]) -> tuple[int, str]:
-        import secrets
+        import secrets  # as in `opened`
 
         challenge = secrets.token_hex(SECRET_BYTES)
         _say(channel, {"challenge": challenge})
@@ -426,4 +425,4 @@ def _heard(channel: socket.socket) -> dict[str, Any]:
     return found
 
 
-__all__ = ["Lines", "opened"]
+__all__ = ["Connections", "opened"]
