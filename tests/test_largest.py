@@ -52,7 +52,7 @@ def other(r: Recorder, x: Any) -> list[tuple[Any, bool]]:
 
 
 def twice(r: Recorder, x: Any) -> list[tuple[Any, bool]]:
-    """The largest, found again in the last pass, would hide what the first does."""
+    """The largest, found again in the last sweep, would hide what the first does."""
     e = powers(r, x)
     return [(e / r.reduce("max", e), True)]
 

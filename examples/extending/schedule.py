@@ -9,7 +9,7 @@ from gemel.codegen.schedules import Recipe
 
 def suits(program):
     """Elementwise loops alone; reductions keep what they have."""
-    return program.lanes == "outer" and not program.inner
+    return program.vectors_along == "outer" and not program.inner
 
 
 def emit(program, target):
@@ -17,7 +17,7 @@ def emit(program, target):
     from gemel.codegen.loops import Loops  # needs LLVM, which a cached kernel does not
 
     class Wide(Loops):
-        def _copies_outer(self):
+        def outer_copies(self):
             return 8
 
     return Wide(program, target).build()
