@@ -17,9 +17,9 @@ from gemel.runtime.image import (
     Kept,
     Loop,
     Output,
+    Parallel,
     Step,
     Temporary,
-    Together,
 )
 
 CODES = {
@@ -143,8 +143,8 @@ def image(
         if isinstance(item, Branching):
             sides = ([numbered(one) for one in side] for side in (item.then, item.otherwise))
             return Branching(item.condition, *sides)
-        if isinstance(item, Together):
-            return Together([[numbered(one) for one in part] for part in item.parts])
+        if isinstance(item, Parallel):
+            return Parallel([[numbered(one) for one in part] for part in item.parts])
         if isinstance(item, Loop):
             items, after = ([numbered(one) for one in each] for each in (item.items, item.after))
             return item._replace(items=items, after=after)

@@ -17,9 +17,9 @@ from gemel.runtime.image import (
     Kept,
     Loop,
     Output,
+    Parallel,
     Step,
     Temporary,
-    Together,
 )
 
 LIMIT = 1 << 63
@@ -138,7 +138,7 @@ class Read:
             condition = self.take(3)
             return Branching(condition, self.many(self.item), self.many(self.item))  # type: ignore[arg-type]
         if kind == 2:
-            return Together(self.many(lambda: self.many(self.item)))
+            return Parallel(self.many(lambda: self.many(self.item)))
         if kind in (3, 5):
             rounds = self.word()
             windows = self.many(lambda: (self.take(3), *self.take(2)))
@@ -226,8 +226,8 @@ def bound_item(item: Item, values: Sequence[int]) -> Item:
 
     if isinstance(item, Branching):
         return Branching(address(item.condition), items(item.then), items(item.otherwise))
-    if isinstance(item, Together):
-        return Together([items(part) for part in item.parts])
+    if isinstance(item, Parallel):
+        return Parallel([items(part) for part in item.parts])
     if isinstance(item, Kept):
         return item._replace(items=items(item.items))
     if isinstance(item, Loop):

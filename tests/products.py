@@ -7,8 +7,8 @@ from math import prod
 from typing import Any, NamedTuple
 
 from gemel.codegen import contract
-from gemel.codegen.contract import StepPlan
-from gemel.codegen.contract_task import Several
+from gemel.codegen.contract import ProductStep
+from gemel.codegen.contract_task import WindowAxes
 from gemel.codegen.nest import stride_class
 from gemel.codegen.program import INPUT, OUTER, Instruction, Operand, Program
 from gemel.codegen.target import Target
@@ -56,7 +56,7 @@ def in_loops(
     b: Sequence[int],
     operands: Sequence[Sequence[int]],
     batch: tuple[int, int] = (1, 1),
-    several: Several | None = None,
+    windows: WindowAxes | None = None,
 ) -> tuple[Program, list[int]]:
     """A product written as loops, and its run-time integers.
 
@@ -64,8 +64,8 @@ def in_loops(
     of `operands` has a row stride, a column stride, and an outer and an inner batch stride.
     """
     m, n, k = sizes
-    n_axes = several.n if several else [(n, b[0] if product.lasts[1] == "k" else 1)]
-    k_axes = several.k if several else [(k, b[0] if product.lasts[1] == "n" else 1)]
+    n_axes = windows.n if windows else [(n, b[0] if product.lasts[1] == "k" else 1)]
+    k_axes = windows.k if windows else [(k, b[0] if product.lasts[1] == "n" else 1)]
     lengths = [extent for extent, _ in n_axes], [extent for extent, _ in k_axes]
 
     def spread(stride: int, axis: int) -> list[int]:
@@ -106,8 +106,8 @@ def steps(
     operands: Sequence[Sequence[int]],
     batch: tuple[int, int] = (1, 1),
     often: bool = False,
-    several: Several | None = None,
-) -> list[StepPlan]:
+    windows: WindowAxes | None = None,
+) -> list[ProductStep]:
     """The steps that compute a product; the arguments are those of `in_loops`."""
-    program, integers = in_loops(product, (m, n, k), a, b, operands, batch, several)
-    return contract.steps(program, integers, product.lasts, target, often, several)
+    program, integers = in_loops(product, (m, n, k), a, b, operands, batch, windows)
+    return contract.steps(program, integers, product.lasts, target, often, windows)

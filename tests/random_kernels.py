@@ -20,7 +20,7 @@ from products import Described, in_loops
 
 from gemel import dtype as dtypes
 from gemel.codegen import meaning
-from gemel.codegen.contract import Several, steps
+from gemel.codegen.contract import WindowAxes, steps
 from gemel.codegen.contract_plan import SCRATCH
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.nest import stride_class
@@ -532,25 +532,25 @@ class Product:
         self.make = Expressions(draw, Recorder(), functions)
         self.operands: list[Operand] = []
         self.strides: list[list[int]] = []
-        self.several = self._several() if draw.random() < 0.4 else None
+        self.windows = self._window_axes() if draw.random() < 0.4 else None
         #: The dtypes the operands are stored in.
         few = (float16, bfloat16, float32) if self.dtype is float32 else (float64,)
         self.kept = draw.choice(few), draw.choice(few)
         m, n, k = self.sizes
         self.a = self._matrix(0, m, k, self.lasts[0] == "k")
-        self.b = self._windows() if self.several else self._matrix(1, k, n, self.lasts[1] == "n")
+        self.b = self._windows() if self.windows else self._matrix(1, k, n, self.lasts[1] == "n")
         described, self.bits = self._epilogue()
         self.described = described._replace(kept=self.kept)
 
-    def _several(self) -> Several:
+    def _window_axes(self) -> WindowAxes:
         """Choose several axes for k and for the columns of b."""
         axes = [self._axes(), self._axes()]
         self.sizes = (self.sizes[0], *(math.prod(n for n, _ in each) for each in reversed(axes)))
         self.axes = axes
         return self._seen_by(1)
 
-    def _seen_by(self, lanes: int) -> Several:
-        found = Several.of(*self.axes, lanes)
+    def _seen_by(self, lanes: int) -> WindowAxes:
+        found = WindowAxes.of(*self.axes, lanes)
         assert found is not None
         return found
 
@@ -562,8 +562,8 @@ class Product:
 
     def _windows(self) -> tuple[int, int, int]:
         """Like `_matrix`, for a factor that runs along several axes."""
-        assert self.several
-        axes = (*self.several.k, *self.several.n)
+        assert self.windows
+        axes = (*self.windows.k, *self.windows.n)
         outer, inner = (self.draw.choice((0, 50)) if n > 1 else 0 for n in self.batch)
         extents, strides = zip(*axes, (self.batch[0], outer), (self.batch[1], inner), strict=True)
         number = self.memory.room(self.kept[1], *self.memory.reached(extents, strides))
@@ -632,24 +632,24 @@ class Product:
         self.strides.append(strides)
         self.make.recorder.store(len(self.operands) - 1, value)
 
-    def _in_loops(self, several: Several | None) -> tuple[Program, list[int]]:
+    def _in_loops(self, windows: WindowAxes | None) -> tuple[Program, list[int]]:
         return in_loops(
-            self.described, self.sizes, self.a, self.b, self.strides, self.batch, several
+            self.described, self.sizes, self.a, self.b, self.strides, self.batch, windows
         )
 
     def plain(self) -> Case:
         """The product as one kernel of loops, which defines the right result."""
-        program, integers = self._in_loops(self.several)
+        program, integers = self._in_loops(self.windows)
         call = Call(program, self.memory.starts, integers + self.bits, [0, self.batch[0]])
         return Case([call], self.memory.buffers, self.memory.kinds)
 
     def planned(self, target: Target, often: bool = False) -> Case:
         """The product as the kernels that compute it on a target."""
         lanes = target.width // self.dtype.itemsize
-        several = self._seen_by(lanes) if self.several else None
-        planned = steps(*self._in_loops(several), self.lasts, target, often, several)
+        windows = self._seen_by(lanes) if self.windows else None
+        planned = steps(*self._in_loops(windows), self.lasts, target, often, windows)
         memory, calls = self.memory, []
-        program, _ = self._in_loops(several)
+        program, _ = self._in_loops(windows)
         having = (i for i, operand in enumerate(program.operands) if operand.role != INDEX)
         known = dict(zip(having, memory.starts, strict=True))
         # 0xff in every byte is NaN, so a read of scratch before it is written shows.
@@ -659,7 +659,7 @@ class Product:
         for step in planned:
             places = [known[whose] for whose in step.buffers]
             integers = list(step.integers)
-            integers[step.program.integers :] = self.bits[: len(step.program.scalars)]
+            integers[step.program.first_scalar :] = self.bits[: len(step.program.scalars)]
             cut = self.draw.randint(0, step.extent)
             calls.append(Call(step.program, places, integers, [0, cut, step.extent]))
         return Case(calls, [*memory.buffers, *rooms], [*memory.kinds, *[None] * len(rooms)])
@@ -668,16 +668,16 @@ class Product:
         """Like `planned`, but with the smallest possible tiles, only some of which are computed, in
         order along the rows or down the columns."""
         case = self.planned(target)
-        if not case.calls or case.calls[-1].program.way.kind != "gemm":
+        if not case.calls or case.calls[-1].program.parsed_schedule.kind != "gemm":
             return case
         program, places, integers, _ = case.calls[-1]
         at, integers = program.extras[-len(TILES)], [*integers]
         columns = math.prod(integers[ROWS + 1 : program.outer])
-        sizes = program.way.rows, program.way.columns
+        sizes = program.parsed_schedule.rows, program.parsed_schedule.columns
         counts = [-(-n // size) for n, size in zip((integers[ROWS], columns), sizes, strict=True)]
         integers[at : at + 4] = *sizes, *counts
-        way = program.way._replace(by_rows=self.draw.random() < 0.5)
-        program = program._replace(schedule=way.text)
+        schedule = program.parsed_schedule._replace(by_rows=self.draw.random() < 0.5)
+        program = program._replace(schedule=schedule.text)
         begin, end = sorted(self.draw.choices(range(math.prod((*counts, *self.batch)) + 1), k=2))
         return case._replace(
             calls=[*case.calls[:-1], Call(program, places, integers, [begin, end])]

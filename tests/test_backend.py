@@ -125,7 +125,7 @@ def test_the_text_says_which_instructions_there_are(
     """The plans of products depend on the instructions, and the cache names plans by the text."""
     texts = []
     for there in ((), ("vnni",), ("bf16",), ("vnni", "bf16")):
-        monkeypatch.setattr(backend_module, "has_instruction", lambda _, name, t=there: name in t)
+        monkeypatch.setattr(backend_module, "has_extension", lambda _, name, t=there: name in t)
         texts.append(Backend(TARGETS["avx512"], native_code, _core.load_object).text)
     assert texts[0] == TARGETS["avx512"].text
     assert len(set(texts)) == 4

@@ -18,7 +18,7 @@ from gemel.passes import optimize
 from gemel.runtime import concurrent
 from gemel.runtime.backend import backend_of
 from gemel.runtime.concurrent import Concurrent
-from gemel.runtime.image import Image, Together
+from gemel.runtime.image import Image, Parallel
 from gemel.runtime.lower import Lowering
 
 
@@ -33,7 +33,7 @@ def image_of(function: Any) -> Image:
 def together(image: Image) -> list[list[int]]:
     """For each group, the lengths of its lists."""
     return [
-        [len(part) for part in item.parts] for item in image.items if isinstance(item, Together)
+        [len(part) for part in item.parts] for item in image.items if isinstance(item, Parallel)
     ]
 
 
@@ -67,7 +67,7 @@ def test_parallel_branches_share_no_memory() -> None:
     (program,) = next(iter(function._programs.values()))
     bound = read.bind([((64, 256), (256, 1)), *closed_over(program)])
     assert bound is not None
-    (group,) = (item for item in bound.items if isinstance(item, Together))
+    (group,) = (item for item in bound.items if isinstance(item, Parallel))
     spans = [{b[1] for step in part for b in step.buffers if b[0] == 2} for part in group.parts]
     used = [
         [(bound.offsets[t], bound.offsets[t] + bound.temporaries[t].size) for t in own]

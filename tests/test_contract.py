@@ -62,7 +62,7 @@ def native() -> None:
 
 
 def run(
-    plan: list[contract.StepPlan],
+    plan: list[contract.ProductStep],
     target: targets.Target,
     arrays: dict[str, numpy.ndarray],
     scalars: tuple[int | float, ...] = (),
@@ -78,7 +78,7 @@ def run(
         integers = numpy.array(step.integers, numpy.int64)
         for number, value in enumerate(scalars[: len(step.program.scalars)]):
             bits = numpy.float64(value).view(numpy.int64) if isinstance(value, float) else value
-            integers[step.program.integers + number] = bits
+            integers[step.program.first_scalar + number] = bits
         addresses = [
             bases[SCRATCH - whose] if whose < 0 else arrays[named(whose)].ctypes.data
             for whose in step.buffers

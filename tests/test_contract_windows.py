@@ -16,9 +16,9 @@ import gemel
 from gemel import autograd, gluon, np, npx
 from gemel.codegen import contract
 from gemel.codegen import target as targets
-from gemel.codegen.contract_task import Several
+from gemel.codegen.contract_task import WindowAxes
 from gemel.dtype import DType, bfloat16, float16, float32, float64
-from gemel.ir.layout import Layout, MixedStride, several_strides
+from gemel.ir.layout import Layout, MixedStride, mixed_strides
 
 Axes = list[tuple[int, int]]
 
@@ -49,11 +49,11 @@ def check(
     seed: int = 0,
     batch: int = 2,
     kept: tuple[DType, DType] | None = None,
-) -> contract.StepPlan:
+) -> contract.ProductStep:
     target = targets.TARGETS[name]
     lanes = target.width // dtype.itemsize
-    several = Several.of(k, n, lanes)
-    assert several is not None
+    windows = WindowAxes.of(k, n, lanes)
+    assert windows is not None
     generator = numpy.random.default_rng(seed)
     depth = int(numpy.prod([extent for extent, _ in k]))
     columns = int(numpy.prod([extent for extent, _ in n]))
@@ -78,7 +78,7 @@ def check(
         (0, 0, span),
         [(columns + 3, 1, 0, m * (columns + 3))],
         (1, batch),
-        several=several,
+        windows=windows,
     )
     run(plan, target, {"a": kept_a, "b": stored, "operand 0": out}, seed=seed)
     wanted = a.astype("float64") @ b.astype("float64")
@@ -153,17 +153,17 @@ def test_panels_of_two_bytes(way: str, dtype: DType, name: str) -> None:
 
 
 def test_the_way_is_chosen_by_what_lies_side_by_side() -> None:
-    assert Several.of([(12, 14), (12, 1)], [(5, 196), (3, 14), (3, 1)], 16) == (
+    assert WindowAxes.of([(12, 14), (12, 1)], [(5, 196), (3, 14), (3, 1)], 16) == (
         "turned",
         ((12, 14), (1, 0), (12, 1)),
         ((5, 196), (3, 14), (3, 1)),
         1,
     )
     for way, (k, n, form) in WAYS.items():
-        found = Several.of(k, n, 16)
+        found = WindowAxes.of(k, n, 16)
         assert found is not None
         assert found.form == form, way
-    assert Several.of([(2, 9), (30, 30), (30, 1)], [(4, 1)], 16) is None
+    assert WindowAxes.of([(2, 9), (30, 30), (30, 1)], [(4, 1)], 16) is None
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -193,7 +193,7 @@ def test_long_sums_in_blocks(name: str) -> None:
 
 def test_the_order_of_tiles_does_not_matter() -> None:
     target, k, n = targets.TARGETS[NAMES[0]], [(100, 81), (3, 9), (3, 1)], [(7, 9), (7, 1)]
-    several = Several.of(k, n, target.width // 4)
+    windows = WindowAxes.of(k, n, target.width // 4)
     generator = numpy.random.default_rng(0)
     a, b = filled(generator, (200, 900), float32), filled(generator, (8, 8100), float32)
     results = set()
@@ -201,7 +201,7 @@ def test_the_order_of_tiles_does_not_matter() -> None:
         out = numpy.empty((8, 200, 49), "float32")
         layout = [(49, 1, 0, 200 * 49)]
         sizes = (200, 49, 900, (900, 0, 0), (0, 0, 8100))
-        plan = steps(plain(float32), target, *sizes, layout, (1, 8), several=several)
+        plan = steps(plain(float32), target, *sizes, layout, (1, 8), windows=windows)
         run(plan, target, {"a": a, "b": b, "operand 0": out}, seed=seed)
         results.add(out.tobytes())
     assert len(results) == 1
@@ -220,7 +220,7 @@ def test_the_order_of_tiles_does_not_matter() -> None:
     ],
 )
 def test_axes_that_count_several(layout: Layout, shape: Any, strides: Any) -> None:
-    found = several_strides(layout, shape)
+    found = mixed_strides(layout, shape)
     if found is None or strides is None:
         assert found is strides
         return

@@ -42,8 +42,8 @@ from gemel.runtime.image import (
     Input,
     Loop,
     Output,
+    Parallel,
     Temporary,
-    Together,
 )
 
 
@@ -222,7 +222,7 @@ def test_lists_side_by_side_do_what_one_after_the_other_does(size: int) -> None:
     ]
     spec = (FLOAT32, (size,))
     temporaries = [Temporary(4 * size, 1, 6)] * 3
-    made = plan("together", [spec] * 3, [spec] * 3, [Together(parts)], temporaries=temporaries)
+    made = plan("together", [spec] * 3, [spec] * 3, [Parallel(parts)], temporaries=temporaries)
     inputs = [numpy.arange(size, dtype="float32") + i for i in range(3)]
     for found, x in zip(made(*map(array, inputs)), inputs, strict=True):
         check(found, 2 * inputs[0] + x)
@@ -244,7 +244,7 @@ def test_of_parallel_failures_the_first_in_the_program_is_raised() -> None:
         "joined",
         [spec] * 4,
         [spec],
-        [Together([branch(i) for i in range(4)]), joining],
+        [Parallel([branch(i) for i in range(4)]), joining],
         temporaries=[Temporary(4 * size, 1, 9)] * 4,
         sites=[(i, [4], [0], []) for i in range(4)],
     )
@@ -347,7 +347,7 @@ def test_loops_in_loops_side_by_side_and_what_they_cost() -> None:
 
     outer = [((i % 2, i // 2, 0), 4 * rows * n, 0) for i in range(4)]
     spec = (FLOAT32, (n, n, rows))
-    item = Loop(n, outer, [Together([part(0), part(1)])])
+    item = Loop(n, outer, [Parallel([part(0), part(1)])])
     made = plan("nested", [spec] * 2, [spec] * 2, [item], microseconds=1 << 14)
     x = numpy.random.default_rng(0).random((3, 3, rows)).astype("float32")
     for _ in range(20):
@@ -449,7 +449,7 @@ def test_any_word_of_an_image_may_be_wrong() -> None:
         [
             loop_step(kernel, [(0, 0, 0), (3, 0, 0), (2, 0, 0)], size),
             Branching((2, 0, 0), [loop_step(kernel, [(0, 0, 0), (0, 0, 0), (1, 0, 0)], size)], []),
-            Together([[loop_step(kernel, [(0, 0, 0), (0, 0, 0), (1, 0, 0)], size)], []]),
+            Parallel([[loop_step(kernel, [(0, 0, 0), (0, 0, 0), (1, 0, 0)], size)], []]),
             Loop(
                 size,
                 [((0, 0, 0), 4, 0), ((2, 0, 0), 64, 2)],

@@ -195,7 +195,7 @@ def recipe(made: list[str], copies: int) -> Recipe:
         from gemel.codegen.loops import Loops
 
         class Other(Loops):
-            def _copies_outer(self) -> int:
+            def outer_copies(self) -> int:
                 return copies
 
         made.append(program.schedule)

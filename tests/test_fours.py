@@ -61,7 +61,7 @@ def check(
     target: targets.Target,
     seed: int = 0,
     batch: tuple[int, int] = (1, 1),
-) -> list[contract.StepPlan]:
+) -> list[contract.ProductStep]:
     m, n, k = sizes
     source = numpy.random.default_rng(seed)
     a, b = drawn(source, (*batch, m, k), kept[0]), drawn(source, (batch[1], k, n), kept[1])
@@ -90,7 +90,7 @@ def check(
 def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> targets.Target:
     """Each target, and the best one without the instruction that sums four products."""
     if request.param == "without":
-        monkeypatch.setattr(contract, "has_instruction", lambda target, name: False)
+        monkeypatch.setattr(contract, "has_extension", lambda target, name: False)
         return targets.TARGETS[NAMES[0]]
     return targets.TARGETS[request.param]
 
@@ -114,7 +114,7 @@ def test_batches(kept: tuple[DType, DType], target: targets.Target) -> None:
 def test_the_instruction_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     target = targets.TARGETS["avx512"]
     for there in (True, False):
-        monkeypatch.setattr(contract, "has_instruction", lambda *_, there=there: there)
+        monkeypatch.setattr(contract, "has_extension", lambda *_, there=there: there)
         for kept in SIGNS:
             program, integers = in_loops(
                 described(kept, ("k", "n")), (8, 64, 64), (64, 0, 0), (64, 0, 0), [(64, 1, 0, 0)]
@@ -123,10 +123,10 @@ def test_the_instruction_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPa
             used = there and int8 in kept
             assert step.program.schedule.endswith("vnni") == used
             needed = Backend(target, compile_program, bytes).needs(step.program)
-            assert needed == target.with_instruction("vnni" if used else "")
+            assert needed == target.with_extension("vnni" if used else "")
             code = compile_program(step.program, target)
             assert code[:4] == b"\x7fELF"
-    assert targets.has_instruction(targets.TARGETS["generic"], "vnni") is False
+    assert targets.has_extension(targets.TARGETS["generic"], "vnni") is False
 
 
 def test_sums_wrap_and_empty_ones_are_zero(target: targets.Target) -> None:

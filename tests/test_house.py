@@ -6,6 +6,7 @@ import ast
 import re
 import shutil
 import subprocess
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -139,3 +140,35 @@ def test_no_pass_asks_what_an_operation_is_called(folder: str, tmp_path: Path) -
     asking = tmp_path / "asking.py"
     asking.write_text('node.op.name == "add"\nKNOWN[op.name]\nKNOWN.get(a.op.name)\nf"{op.name}"\n')
     assert asks_for_names(asking) == [1, 2, 3]
+
+
+def compiler(*folders: str) -> list[Path]:
+    return sorted(path for folder in folders for path in (ROOT / "gemel" / folder).glob("*.py"))
+
+
+def test_each_class_of_the_compiler_has_its_own_name() -> None:
+    trees = [ast.parse(path.read_text()) for path in compiler("codegen", "ir", "passes", "runtime")]
+    names = Counter(n.name for tree in trees for n in tree.body if isinstance(n, ast.ClassDef))
+    assert names
+    assert not {name: count for name, count in names.items() if count > 1}
+
+
+def reaches_into_others(path: Path, known: set[str]) -> list[str]:
+    """The private attributes that a file asks other objects for, if no class of its own has them.
+    `known` are attributes that may be asked for anywhere."""
+    tree = ast.parse(path.read_text())
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
+    asked = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    outside = (n for n in asked if ast.unparse(n.value) not in ("self", "cls", "super()"))
+    private = (n.attr for n in outside if re.match(r"_[a-z]", n.attr))
+    return [name for name in private if name not in own | known]
+
+
+def test_the_compiler_calls_what_is_public(tmp_path: Path) -> None:
+    core = (ROOT / "gemel" / "_core.pyi").read_text()
+    known = {"_core", "_replace", *re.findall(r"\b(_[a-z]\w*)", core)}
+    paths = compiler("codegen", "passes", "runtime")
+    assert paths and not {p.name: found for p in paths if (found := reaches_into_others(p, known))}
+    reaching = tmp_path / "reaching.py"
+    reaching.write_text("self._own()\nother._part()\nself.other._part\nstep._replace(a=1)\n")
+    assert reaches_into_others(reaching, known) == ["_part", "_part"]

@@ -52,7 +52,7 @@ def other(r: Recorder, x: Any) -> list[tuple[Any, bool]]:
 
 
 def twice(r: Recorder, x: Any) -> list[tuple[Any, bool]]:
-    """Another maximum in the last pass; it would hide the NaN of the first pass."""
+    """Another maximum in the last sweep; it would hide the NaN of the first sweep."""
     e = powers(r, x)
     return [(e / r.reduce("max", e), True)]
 

@@ -93,7 +93,7 @@ def test_parts_of_products(target: str, product: Product) -> None:
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-def test_walks_do_not_spill_into_interleaved_outputs(
+def test_sweeps_do_not_spill_into_interleaved_outputs(
     target: str,
 ) -> None:
     """Interleaved outputs are written together, and an expensive value is computed again."""
@@ -114,13 +114,13 @@ def test_walks_do_not_spill_into_interleaved_outputs(
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@pytest.mark.parametrize("passes", (1, 2))
-def test_few_columns_are_woven(target: str, passes: int) -> None:
+@pytest.mark.parametrize("sweeps", (1, 2))
+def test_few_columns_are_woven(target: str, sweeps: int) -> None:
     """Any number of columns and rows, with and without a gap between the rows."""
     record = Recorder()
     x = record.load(0, float32)
     found = [record.reduce("sum", x), record.reduce("max", x)]
-    if passes == 2:
+    if sweeps == 2:
         found.append(record.reduce("sum", (x - found[1]) * (x - found[1])))
     for number, value in enumerate(found, 1):
         record.store(number, value)
@@ -143,21 +143,21 @@ def test_few_columns_are_woven(target: str, passes: int) -> None:
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@pytest.mark.parametrize("passes", (1, 2))
+@pytest.mark.parametrize("sweeps", (1, 2))
 @pytest.mark.parametrize(("rows", "columns"), [(17, 2113), (131, 301), (260, 700), (4200, 260)])
 def test_columns_of_large_arrays_go_by_strips(
-    target: str, passes: int, rows: int, columns: int
+    target: str, sweeps: int, rows: int, columns: int
 ) -> None:
     """Several strips, blocks of sums and blocks of such blocks; column ranges with any ends."""
     record = Recorder()
     x = record.load(0, float32)
     found = [record.reduce("sum", x), record.reduce("argmax", x)]
-    if passes == 2:
+    if sweeps == 2:
         most = record.reduce("max", x)
         found[1:] = [most, record.reduce("sum", (x - most) * (x - most))]
     for number, value in enumerate(found, 1):
         record.store(number, value)
-    dtypes = [float32, float32, float32, float32] if passes == 2 else [float32, float32, int64]
+    dtypes = [float32, float32, float32, float32] if sweeps == 2 else [float32, float32, int64]
     operands = [Operand(float32, INPUT, CONTIGUOUS, True)]
     operands += [Operand(dtype, OUTPUT, CONTIGUOUS) for dtype in dtypes[1:]]
     program = Program(1, 1, OUTER, tuple(operands), (), 0, tuple(record.code))

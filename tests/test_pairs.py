@@ -16,7 +16,7 @@ import gemel
 from gemel import autograd, gluon, np, npx
 from gemel.codegen import contract, meaning, print_c, product
 from gemel.codegen import target as targets
-from gemel.codegen.contract_task import PAIRS, Several, Task, windows_pay_in_pairs
+from gemel.codegen.contract_task import PAIRS, Task, WindowAxes, windows_pay_in_pairs
 from gemel.codegen.program import CONTIGUOUS, OUTPUT, Operand
 from gemel.codegen.schedules import compile_program
 from gemel.dtype import bfloat16, float16, float32
@@ -26,7 +26,7 @@ from gemel.runtime.backend import Backend
 AVX512 = targets.TARGETS["avx512"]
 PAIR = bfloat16, bfloat16
 needs_instruction = pytest.mark.skipif(
-    not targets.has_instruction(AVX512, "bf16"), reason="this processor has no AVX-512 BF16"
+    not targets.has_extension(AVX512, "bf16"), reason="this processor has no AVX-512 BF16"
 )
 
 
@@ -34,12 +34,12 @@ needs_instruction = pytest.mark.skipif(
 def planned_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     """Plan products for the instruction even if this processor lacks it."""
     for module in (contract, product):
-        there = getattr(module, "has_instruction", None)
+        there = getattr(module, "has_extension", None)
         if there is not None:
-            monkeypatch.setattr(module, "has_instruction", lambda *_: True)
+            monkeypatch.setattr(module, "has_extension", lambda *_: True)
 
 
-def plan_of(m: int, n: int, k: int, **given: Any) -> list[contract.StepPlan]:
+def plan_of(m: int, n: int, k: int, **given: Any) -> list[contract.ProductStep]:
     lasts = given.get("lasts", ("k", "n"))
     kept = given.get("kept", PAIR)
     described = plain(float32, *lasts)._replace(kept=kept)
@@ -48,7 +48,7 @@ def plan_of(m: int, n: int, k: int, **given: Any) -> list[contract.StepPlan]:
     return contract.steps(program, integers, lasts, AVX512, given.get("often", False))
 
 
-def words(plan: list[contract.StepPlan]) -> list[str]:
+def words(plan: list[contract.ProductStep]) -> list[str]:
     return plan[-1].program.schedule.split()
 
 
@@ -76,9 +76,9 @@ def test_windows(way: str) -> None:
 
 
 def check_windows(m: int, k: Axes, n: Axes, batch: int = 2) -> None:
-    several = Several.of(k, n, AVX512.width // 4)
-    assert several is not None
-    several = several._replace(together=PAIRS)
+    windows = WindowAxes.of(k, n, AVX512.width // 4)
+    assert windows is not None
+    windows = windows._replace(together=PAIRS)
     generator = numpy.random.default_rng(m)
     depth = int(numpy.prod([extent for extent, _ in k]))
     columns = int(numpy.prod([extent for extent, _ in n]))
@@ -93,13 +93,13 @@ def check_windows(m: int, k: Axes, n: Axes, batch: int = 2) -> None:
     a, kept_a = kept_as(filled(generator, (m, depth), float32), bfloat16)
     # Copied as the planner's caller would: neighbours along k's first axis lie side by side.
     beside = kept_a
-    if several.paired == 0:
+    if windows.paired == 0:
         beside = kept_a.reshape(m, k[0][0] // 2, 2, -1).swapaxes(-1, -2).copy()
     out = numpy.full((batch, m, columns + 3), 7, "float32")
     place = [(columns + 3, 1, 0, m * (columns + 3))]
     plan = planned(
         plain(float32)._replace(kept=PAIR), AVX512, m, columns, depth, (depth, 0, 0),
-        (0, 0, span), place, (1, batch), several=several,
+        (0, 0, span), place, (1, batch), windows=windows,
     )  # fmt: skip
     assert "bf16" in words(plan) and ("split" in words(plan)) == (depth > 2 * 576)
     arrays = {"a": beside, "b": stored, "operand 0": out}
@@ -113,7 +113,7 @@ def check_windows(m: int, k: Axes, n: Axes, batch: int = 2) -> None:
         assert numpy.abs(said - out).max() <= 2e-6 * (depth + 1)
 
 
-def interpreted(plan: list[contract.StepPlan], known: dict[int, Any]) -> None:
+def interpreted(plan: list[contract.ProductStep], known: dict[int, Any]) -> None:
     """Run the steps in the interpreter."""
     room = [numpy.zeros(size + 64, "uint8") for size in plan[0].scratch]
     known = {**known, **{-1 - i: each for i, each in enumerate(room)}}
@@ -148,26 +148,26 @@ def test_when_pairs_are_chosen(planned_anywhere: None, monkeypatch: pytest.Monke
         assert "bf16" not in words(plan_of(64, 64, 64, kept=kept))
     step = plan_of(64, 64, 64)[-1]
     needed = Backend(AVX512, compile_program, bytes).needs(step.program)
-    assert needed == AVX512.with_instruction("bf16") != AVX512
-    monkeypatch.setattr(contract, "has_instruction", lambda *_: False)
+    assert needed == AVX512.with_extension("bf16") != AVX512
+    monkeypatch.setattr(contract, "has_extension", lambda *_: False)
     assert "bf16" not in words(plan_of(64, 64, 64))
 
 
 def test_which_windows_are_read_by_pairs() -> None:
     (k, n, _), task = WAYS["one run"], Task(float32, ("k", "n"), AVX512, 64, 68, 0)
     for channels, m, pays in ((4, 64, True), (5, 64, False), (4, 16, False)):
-        several = Several.of([(channels, k[0][1]), *k[1:]], n, 16)
-        assert several is not None
-        found = windows_pay_in_pairs(task._replace(m=m), several, True)
+        windows = WindowAxes.of([(channels, k[0][1]), *k[1:]], n, 16)
+        assert windows is not None
+        found = windows_pay_in_pairs(task._replace(m=m), windows, True)
         assert found == pays
         # If the first factor has to be copied in each call, pairs only pay with many columns.
-        assert not windows_pay_in_pairs(task._replace(m=m), several, False)
+        assert not windows_pay_in_pairs(task._replace(m=m), windows, False)
         many = task._replace(m=m, batch=64)
-        assert windows_pay_in_pairs(many, several, False) == pays
+        assert windows_pay_in_pairs(many, windows, False) == pays
     for way, pays in (("turned", True), ("very short", False)):
-        several = Several.of(*WAYS[way][:2], 16)
-        assert several is not None
-        assert windows_pay_in_pairs(task, several, False) == pays
+        windows = WindowAxes.of(*WAYS[way][:2], 16)
+        assert windows is not None
+        assert windows_pay_in_pairs(task, windows, False) == pays
 
 
 def test_only_bfloat16_is_accepted_in_pairs(planned_anywhere: None) -> None:

@@ -25,10 +25,10 @@ from gemel.passes.bind import concrete_graph
 from gemel.runtime import concurrent
 from gemel.runtime import items as items_module
 from gemel.runtime.backend import backend_of
-from gemel.runtime.image import Branching, Image, Item, Loop, Step, Together
+from gemel.runtime.image import Branching, Image, Item, Loop, Parallel, Step
 from gemel.runtime.lower import Lowering
 from gemel.runtime.prepare import strides_of
-from gemel.runtime.single import Sizes, single_image
+from gemel.runtime.single import FreeSizes, single_image
 from gemel.spec import Spec
 
 NATIVE = backend_of(gemel.cpu())
@@ -67,7 +67,7 @@ def uncompiled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def free_image(op: Any, values: list[Any], parameters: dict[str, Any]) -> Image:
-    sizes = Sizes(tuple(map(loose_spec, values)))
+    sizes = FreeSizes(tuple(map(loose_spec, values)))
     layouts = sizes.layouts(strides_of(tuple(values)))
     return single_image(op, sizes.specs, parameters, NATIVE, layouts, sizes.guards)
 
@@ -104,7 +104,7 @@ def flat(items: Any, read: Read) -> Iterator[Item]:
         elif isinstance(item, Loop):
             yield item._replace(items=[*flat(item.items, read)])
         else:
-            yield Together([[*flat(part, read)] for part in item.parts])
+            yield Parallel([[*flat(part, read)] for part in item.parts])
 
 
 def same(free: Read, fixed: Read, arrays: list[tuple[Any, Any]]) -> bool:

@@ -12,7 +12,7 @@ import pytest
 
 from gemel.codegen import contract_plan
 from gemel.codegen.contract_gemm import emit
-from gemel.codegen.contract_task import Several, Task
+from gemel.codegen.contract_task import Task, WindowAxes
 from gemel.codegen.libllvm import KNOWN
 from gemel.codegen.program import (
     BROADCAST,
@@ -53,8 +53,8 @@ def windowed() -> Iterator[tuple[str, int]]:
     """The same for products with windows."""
     forms = ["turned", "gathered", *(f"rows-{r}-{s}" for r, s in product((1, 2, 4), (1, 2)))]
     for form, m, n in product(forms, (5, 14, 20, 48, 92, 256), (20, 196, 4000)):
-        several = Several(form, ((64, 1000), (3, 50), (3, 1)), ((1, 0), (n, 60), (1, 1)))
-        choice = contract_plan.for_several(Task(float32, "kn", TARGET, m, n, 576), several, True)
+        windows = WindowAxes(form, ((64, 1000), (3, 50), (3, 1)), ((1, 0), (n, 60), (1, 1)))
+        choice = contract_plan.for_windows(Task(float32, "kn", TARGET, m, n, 576), windows, True)
         if choice.schedule.kind == "gemm":
             yield choice.schedule.text, 3
 

@@ -58,7 +58,7 @@ def test_bytes_move_at_the_links_rates(name: str) -> None:
 
 
 def test_the_planners_arithmetic_holds_on_the_clock() -> None:
-    """The simulator's 60 ms and 15 ms, a hundred times slower or more, with a tenth of the bytes."""
+    """The simulator's 60 ms and 15 ms, at least a hundred times slower, of a tenth of the bytes."""
     where = topology.named("pcie4-one-switch")
     given = arrays(4, 4_000_000)
     for schedule, expected in ((topology.one_device, 6), (topology.pieces, 1.5)):

@@ -13,7 +13,7 @@ from gemel.codegen.schedules import Recipe
 
 def suits(program):
     """Accept elementwise loops only; reductions keep gemel's own schedule."""
-    return program.lanes == "outer" and not program.inner
+    return program.vectors_along == "outer" and not program.inner
 
 
 def emit(program, target):
@@ -21,7 +21,7 @@ def emit(program, target):
     from gemel.codegen.loops import Loops  # loads LLVM, which cached kernels do not need
 
     class Wide(Loops):
-        def _copies_outer(self):
+        def outer_copies(self):
             return 8
 
     return Wide(program, target).build()

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.codegen import memory
-from gemel.codegen.analysis import Pass
+from gemel.codegen.analysis import Sweep
 from gemel.codegen.assembly import I32, I64, Builder, Constant, Value
 from gemel.codegen.expression import Printer, Values
 from gemel.codegen.program import (
@@ -62,17 +62,17 @@ class Access:
         """Prints the instructions at `positions`; returns `given` together with their values."""
         return self.printer(site.lanes).emit(self.program.code, site, given, positions)
 
-    def print_pass(self, work: Pass, site: Site, given: Values) -> Values:
-        """Prints the varying instructions of a pass."""
-        if work.reloads is not None:
-            position, number = work.reloads
+    def print_sweep(self, sweep: Sweep, site: Site, given: Values) -> Values:
+        """Prints the varying instructions of a sweep."""
+        if sweep.reloads is not None:
+            position, number = sweep.reloads
             given = {**given, position: site.load(number)}
-        return self.print(work.varying, site, given)
+        return self.print(sweep.varying, site, given)
 
-    def spill(self, work: Pass, site: Site, found: Values) -> None:
-        """Stores the value that this pass spills, for the last pass to reload."""
-        if work.spills is not None:
-            position, number = work.spills
+    def spill(self, sweep: Sweep, site: Site, found: Values) -> None:
+        """Stores the value that this sweep spills, for the last sweep to reload."""
+        if sweep.spills is not None:
+            position, number = sweep.spills
             site.store(number, found[position])
 
 
@@ -112,11 +112,11 @@ class Site:
     def _offsets(self, number: int) -> Value:
         """The offset of each lane along the vector, in elements of this operand."""
         builder, lanes = self.builder, self.lanes
-        stride = self.access.strides.get((number, self.access.program.vector))
+        stride = self.access.strides.get((number, self.access.program.vector_dimension))
         first: Value = self.index if stride is None else builder.mul(self.index, stride)
         if lanes == 1:
             return first
-        steps = memory.numbered(lanes)
+        steps = memory.lane_numbers(lanes)
         if stride is not None:
             steps = builder.mul(steps, self._splat(stride))
         return builder.add(self._splat(first), steps)
@@ -235,11 +235,11 @@ class Site:
 
     def check(self, _: object, value: Value) -> None:
         """Sets the status to 1 if any lane of `value` is false."""
-        builder, lanes, place = self.builder, self.lanes, self.access.status
+        builder, lanes, pointer = self.builder, self.lanes, self.access.status
         bad = builder.xor(self._splat(value), memory.full_mask(lanes))
         if self.mask is not None:
             bad = builder.and_(bad, self.mask)
         if lanes > 1:
             bad = builder.any(bad)
-        status = builder.load(place, I32, 4)
-        builder.store(builder.or_(status, builder.zext(bad, I32)), place, 4)
+        status = builder.load(pointer, I32, 4)
+        builder.store(builder.or_(status, builder.zext(bad, I32)), pointer, 4)

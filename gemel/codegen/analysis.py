@@ -1,8 +1,8 @@
-"""What a program's instructions depend on, and the passes its reductions need.
+"""What a program's instructions depend on, and the sweeps its reductions need.
 
-A program with reductions walks over its inner dimensions several times. Pass p computes the
-reductions whose arguments need the reductions of earlier passes; the last pass also stores. If a
-later pass needs a value again, it computes the value again from its loads.
+A program with reductions sweeps over its inner dimensions several times. Sweep p computes the
+reductions whose arguments need the reductions of earlier sweeps; the last sweep also stores. If a
+later sweep needs a value again, it computes the value again from its loads.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from gemel.dtype import DType
 from gemel.errors import CompileError
 
 
-class Pass(NamedTuple):
-    """One walk over the inner dimensions.
+class Sweep(NamedTuple):
+    """One run over the inner dimensions.
 
     `uniform` and `varying` are the positions to compute at each step: those that stay the same
     along the vector and those that vary along it. `reductions` are the positions of the reductions
-    that this pass computes, `scans` those of the scans that it continues. `spills` and `reloads`
-    name a value and the output that holds it from this pass until the last.
+    that this sweep computes, `scans` those of the scans that it continues. `spills` and `reloads`
+    name a value and the output that holds it from this sweep until the last.
     """
 
     uniform: list[int]
@@ -47,7 +47,7 @@ class Analysis:
     """What is known about each instruction.
 
     Whether its value varies along the vector (`vector`) and along the inner dimensions (`inner`),
-    how many passes must have ended before it is known (`stage`), and whether it is used (`live`).
+    how many sweeps must have ended before it is known (`stage`), and whether it is used (`live`).
     """
 
     def __init__(self, program: Program) -> None:
@@ -58,17 +58,17 @@ class Analysis:
         self.stage = [0] * count
         self.loads = [False] * count
         for position in range(count):
-            self._place(position)
+            self._classify(position)
         self.live = self.closure([p for p, s in enumerate(program.code) if s.name in ROOTS])
         self._check()
-        self.last = self._last_pass()
-        self.passes = [self._pass(number) for number in range(self.last + 1)]
+        self.last = self._last_sweep()
+        self.sweeps = [self.plain_sweep(number) for number in range(self.last + 1)]
         spilled = self._worth_spilling()
         if spilled is not None:
             number = self.last - 1
-            self.passes[number:] = [
-                self._pass(number, also=spilled[:1])._replace(spills=spilled),
-                self._pass(self.last, spilled[0])._replace(reloads=spilled),
+            self.sweeps[number:] = [
+                self.plain_sweep(number, also=spilled[:1])._replace(spills=spilled),
+                self.plain_sweep(self.last, spilled[0])._replace(reloads=spilled),
             ]
 
     def _operand(self, number: int) -> tuple[bool, bool]:
@@ -76,9 +76,9 @@ class Analysis:
         operand = self.program.operands[number]
         inner = operand.varies and self.program.inner > 0
         moves = operand.stride_class != BROADCAST
-        return (moves if self.program.lanes == OUTER else moves and inner), inner
+        return (moves if self.program.vectors_along == OUTER else moves and inner), inner
 
-    def _place(self, position: int) -> None:
+    def _classify(self, position: int) -> None:
         step = self.program.code[position]
         arguments = step.arguments
         for known in (self.vector, self.inner, self.loads):
@@ -92,7 +92,7 @@ class Analysis:
             self.inner[position] |= inner
             self.loads[position] = True
         elif step.name == "reduce":
-            self.vector[position] = self.program.lanes == OUTER
+            self.vector[position] = self.program.vectors_along == OUTER
             self.inner[position] = False
             self.stage[position] += 1
             self.loads[position] = True
@@ -105,8 +105,10 @@ class Analysis:
 
     def _check(self) -> None:
         program = self.program
-        if program.lanes == INNER and not program.inner:
-            raise CompileError(f"lanes are inner, but there is no inner dimension\n{program.text}")
+        if program.vectors_along == INNER and not program.inner:
+            raise CompileError(
+                f"vectors run along inner dimensions, but there are none\n{program.text}"
+            )
         if program.outer < 1:
             raise CompileError(f"a program has at least one outer dimension\n{program.text}")
         if not program.inner:
@@ -127,15 +129,15 @@ class Analysis:
                 waiting.extend(self.program.code[position].arguments)
         return found
 
-    def _last_pass(self) -> int:
+    def _last_sweep(self) -> int:
         code = self.program.code
         reduced = [self.stage[p] - 1 for p in self.live if code[p].name == "reduce"]
         rooted = [self.stage[p] for p in self.live if self.inner[p] and code[p].name in ROOTS]
         return max([*reduced, *rooted], default=-1)
 
-    def _pass(self, number: int, known: int = -1, also: Sequence[int] = ()) -> Pass:
-        """The pass `number`. It is given the value `known`; it computes the values `also` as
-        well."""
+    def plain_sweep(self, number: int, known: int = -1, also: Sequence[int] = ()) -> Sweep:
+        """The sweep `number`, without spills. It is given the value `known`; it computes the values
+        `also` as well."""
         code, live = self.program.code, sorted(self.live)
         reductions = [p for p in live if code[p].name == "reduce" and self.stage[p] == number + 1]
         roots = [*also, *(code[p].arguments[0] for p in reductions)]
@@ -149,16 +151,16 @@ class Analysis:
         varying = [p for p in needed if self.vector[p] or code[p].name in WRITES]
         uniform = [p for p in needed if p not in set(varying)]
         scans = [p for p in varying if code[p].name == "scan"]
-        return Pass(uniform, varying, reductions, scans)
+        return Sweep(uniform, varying, reductions, scans)
 
     def _worth_spilling(self) -> tuple[int, int] | None:
-        """An expensive value of the last pass that the pass before can leave in an output (the
-        exponentials of a softmax), and that output. The last pass must then read no other array,
+        """An expensive value of the last sweep that the sweep before can leave in an output (the
+        exponentials of a softmax), and that output. The last sweep must then read no other array,
         because the output may share the memory of any input."""
         if self.last < 1:
             return None
         best, found = 11, None
-        final = self.passes[self.last]
+        final = self.sweeps[self.last]
         for store in final.varying:
             if self.program.code[store].name != "store":
                 continue
@@ -180,15 +182,15 @@ class Analysis:
         return found
 
     def _reads_only(self, known: int) -> bool:
-        """Whether the last pass reads no array if it is given the value `known`."""
-        rest, program = self._pass(self.last, known), self.program
+        """Whether the last sweep reads no array if it is given the value `known`."""
+        rest, program = self.plain_sweep(self.last, known), self.program
         steps = [program.code[position] for position in rest.uniform + rest.varying]
         if any(step.name in ("gather", "scatter_add") for step in steps):
             return False
         loaded = {step.operand for step in steps if step.name == "load"}
         return all(o.role == INDEX for n, o in enumerate(program.operands) if n in loaded)
 
-    # -- instructions outside the passes ----------------------------------------------------------
+    # -- instructions outside the sweeps ----------------------------------------------------------
 
     def fixed(self) -> list[int]:
         """The instructions that depend on no load and no loop: they are computed once per call."""
@@ -200,7 +202,7 @@ class Analysis:
         return self.loads[position] or self.inner[position] or self.vector[position]
 
     def _outside(self, stage: int) -> list[int]:
-        """Instructions outside the inner loops that need exactly `stage` passes; no writes."""
+        """Instructions outside the inner loops that need exactly `stage` sweeps; no writes."""
         code = self.program.code
         return [
             p
@@ -212,12 +214,12 @@ class Analysis:
         ]
 
     def row(self) -> list[int]:
-        """Those that neither vary along the vector nor need a pass; only for outer lanes."""
+        """Those that neither vary along the vector nor need a sweep; only for outer lanes."""
         return [p for p in self._outside(0) if not self.vector[p]]
 
-    def point(self, stage: int, lanes_outer: bool) -> list[int]:
-        """Those computed at each outer position after the passes before `stage` have ended."""
-        skip = set(self.row()) if lanes_outer else set()
+    def point(self, stage: int, along_outer: bool) -> list[int]:
+        """Those computed at each outer position after the sweeps before `stage` have ended."""
+        skip = set(self.row()) if along_outer else set()
         found = [p for p in self._outside(stage) if p not in skip]
         if stage <= self.last:
             return found
@@ -225,16 +227,16 @@ class Analysis:
         return sorted([*found, *(p for p in writes if not self.inner[p])])
 
     def known_later(self) -> list[set[int]]:
-        """For each pass: the values per outer position that it and earlier passes have computed and
+        """For each sweep: the values per outer position that it and earlier ones have computed and
         that later ones need; only for inner lanes."""
         code = self.program.code
         made, asked = list[set[int]](), list[set[int]]()
-        for stage, work in enumerate(self.passes):
+        for stage, sweep in enumerate(self.sweeps):
             points = self.point(stage, False)
-            made.append({*points, *work.reductions}.union(*made[-1:]))
+            made.append({*points, *sweep.reductions}.union(*made[-1:]))
             if stage == self.last:
                 points += self.point(stage + 1, False)
-            users = [*points, *work.uniform, *work.varying, *work.reductions]
+            users = [*points, *sweep.uniform, *sweep.varying, *sweep.reductions]
             asked.append({a for user in users for a in code[user].arguments})
         return [found & set().union(*asked[i + 1 :]) for i, found in enumerate(made)]
 

@@ -21,7 +21,7 @@ _DIGITS = (
     "4758e60d4ce7d272117e2ef7e4a0ec7fe25fff7816603fbcbc462d6829b47db4d9fb3c9f2c26dd3d"
     "18fd9a797fa8b5d49eeb1faf97c5ecf41ce7de294a4ba9afed7ec47e35742158"
 )
-_WORDS = [int(_DIGITS[place : place + 16], 16) for place in range(0, len(_DIGITS), 16)]
+_WORDS = [int(_DIGITS[digit : digit + 16], 16) for digit in range(0, len(_DIGITS), 16)]
 _LOW = 2**32 - 1
 
 

@@ -97,6 +97,11 @@ def splat_constant(one: Constant, lanes: int) -> Constant:
     return Constant(widened(one.type, lanes), f"splat ({one})")
 
 
+def zeros(kind: Type) -> Value:
+    """A constant of this type, usually a vector, all of whose bits are 0."""
+    return Constant(kind, "zeroinitializer")
+
+
 class Phi(Value):
     """A value that depends on the block from which control arrives."""
 

@@ -218,12 +218,11 @@ def write_elementwise(
         recorder.check(values[checked] >= 0)
     found = op.body(lane, *values, **parameters)
     stored, stride = ((target[0],), target[1]) if target else (dtypes, CONTIGUOUS)
-    for each, dtype, kept in zip(
-        found if op.outputs > 1 else (found,), dtypes, stored, strict=True
-    ):
-        described.append(Operand(kept, OUTPUT, stride))
+    results = found if op.outputs > 1 else (found,)
+    for each, dtype, written in zip(results, dtypes, stored, strict=True):
+        described.append(Operand(written, OUTPUT, stride))
         result = each if hasattr(each, "position") else lane.value(each)
-        recorder.store(len(described) - 1, result.cast(dtype).cast(kept))
+        recorder.store(len(described) - 1, result.cast(dtype).cast(written))
     program = Program(rank, 0, OUTER, tuple(described), tuple(scalars), 0, tuple(recorder.code))
     held = (stored[0],) * len(types) if alone else types
     return program, stored, limits(operands, held, checked)

@@ -17,16 +17,16 @@ from gemel.codegen.spelling import looked_up, spelled
 from gemel.dtype import DType
 
 
-def kind(dtype: DType) -> str:
+def value_type(dtype: DType) -> str:
     """The C type of values of a dtype."""
     if dtype.compute is not dtype or dtype.kind == "b":
         return dtype.name
     return {"float32": "float", "float64": "double"}.get(dtype.name, f"{dtype.name}_t")
 
 
-def memory(dtype: DType) -> str:
+def element_type(dtype: DType) -> str:
     """The C type that elements of a dtype have in memory: a bool is a byte that is 0 or not."""
-    return "uint8_t" if dtype.kind == "b" else kind(dtype)
+    return "uint8_t" if dtype.kind == "b" else value_type(dtype)
 
 
 def _unsigned(dtype: DType) -> str:
@@ -76,7 +76,7 @@ class Functions:
         """The name of a function. Its lines are written when it is first asked for."""
         if name not in self.functions:
             body = "".join(f"    {line}\n" for line in lines() if line)
-            text = f"{told}static {kind(made)} {name}({arguments}) {{\n{body}}}\n"
+            text = f"{told}static {value_type(made)} {name}({arguments}) {{\n{body}}}\n"
             self.functions[name] = text
         return name
 
@@ -85,7 +85,7 @@ class Functions:
         code, result = mathlib.expansion(name, given)
         count = sum(step.name == "argument" for step in code)
         values = Expressions(self, code)
-        arguments = ", ".join(f"{kind(given)} v{i}" for i in range(count))
+        arguments = ", ".join(f"{value_type(given)} v{i}" for i in range(count))
         told = (mathlib.written(name, given).__doc__ or "").split("\n")[0]
 
         def lines() -> list[str]:
@@ -105,14 +105,14 @@ class Functions:
                 found.append(f"{asked}return {self.expanded(name, dtype)}(x, y);")
             return found
 
-        made = kind(dtype)
+        made = value_type(dtype)
         return self._once(f"any_power_{dtype}", dtype, f"{made} x, {made} y", lines)
 
     def bits(self, given: DType, found: DType) -> str:
         """The function that reinterprets the bits of a value as another type."""
-        lines = [f"{kind(found)} y;", "memcpy(&y, &x, sizeof y);", "return y;"]
+        lines = [f"{value_type(found)} y;", "memcpy(&y, &x, sizeof y);", "return y;"]
         name = f"bits_of_{given}_as_{found}"
-        return self._once(name, found, f"{kind(given)} x", lambda: lines)
+        return self._once(name, found, f"{value_type(given)} x", lambda: lines)
 
 
 class Expressions:
@@ -132,7 +132,7 @@ class Expressions:
         step = self.code[position]
         if step.name == "constant":
             return ""
-        return f"const {kind(step.dtype)} v{position} = {self.expression(step)};"
+        return f"const {value_type(step.dtype)} v{position} = {self.expression(step)};"
 
     def expression(self, step: Instruction) -> str:
         """What an instruction computes from its arguments."""
@@ -149,12 +149,12 @@ class Expressions:
         if text:
             f = "f" if given is dtypes.float32 else ""
             named = dict(zip("abc", arguments, strict=False))
-            return text.format(T=kind(dtype), U=_unsigned(dtype), f=f, **named)
+            return text.format(T=value_type(dtype), U=_unsigned(dtype), f=f, **named)
         if name == "cast":
             return self.cast(arguments[0], given, dtype)
         if name == "reinterpret":
             if given.itemsize != dtype.itemsize:
-                return f"({kind(dtype)}){arguments[0]}"
+                return f"({value_type(dtype)}){arguments[0]}"
             return f"{self.unit.bits(given, dtype)}({arguments[0]})"
         if name == "power":
             return f"{self.unit.power(dtype)}({', '.join(arguments)})"
@@ -168,6 +168,6 @@ class Expressions:
             elif following.kind == "b":
                 text = f"{text} != 0"
             else:
-                text = f"({kind(following)}){text}"
+                text = f"({value_type(following)}){text}"
             source = following
         return text

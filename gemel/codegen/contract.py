@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gemel.codegen import contract_plan
-from gemel.codegen.contract_plan import SCRATCH, Choice, StepPlan
-from gemel.codegen.contract_task import FOURS, PAIRS, Several, Task, pays_in_pairs
+from gemel.codegen.contract_plan import SCRATCH, Choice, ProductStep
+from gemel.codegen.contract_task import FOURS, PAIRS, Task, WindowAxes, pays_in_pairs
 from gemel.codegen.program import (
     ANY,
     CONTIGUOUS,
@@ -31,12 +31,12 @@ from gemel.codegen.program import (
     Program,
     Schedule,
 )
-from gemel.codegen.target import Target, has_instruction
+from gemel.codegen.target import Target, has_extension
 from gemel.dtype import DType, bfloat16, int8, uint8
 from gemel.extent import maximum, minimum
 from gemel.spec import product
 
-__all__ = ["Several", "StepPlan", "steps"]
+__all__ = ["ProductStep", "WindowAxes", "steps"]
 
 #: A packing step's tile copies about this many bytes.
 PACKED_TILE = 1 << 18
@@ -51,23 +51,23 @@ def steps(
     lasts: tuple[str, str],
     target: Target,
     often: bool = False,
-    several: Several | None = None,
-) -> list[StepPlan]:
+    windows: WindowAxes | None = None,
+) -> list[ProductStep]:
     """The steps that compute a product, to be run in this order; none if the result is empty.
 
     `program` and `integers` describe the product with the schedule of plain loops and without the
     bits of the scalars. `lasts` names the axes along which the first two operands have stride 1:
     ``"k"`` or ``"m"`` for the first, ``"n"`` or ``"k"`` for the second. `often`: the second is
-    packed once for several products. `several`: how the second lies if n or k are three loops.
+    packed once for several products. `windows`: how the second lies if n or k are three loops.
     """
     if 0 in integers[: program.outer]:
         return []
-    return _Planner(program, integers, lasts, target).steps(often, several)
+    return _Planner(program, integers, lasts, target).steps(often, windows)
 
 
 def has_pairs(factors: Sequence[DType], target: Target) -> bool:
     """Whether the target has an instruction that multiplies pairs of these dtypes."""
-    return set(factors) == {bfloat16} and has_instruction(target, "bf16")
+    return set(factors) == {bfloat16} and has_extension(target, "bf16")
 
 
 class _Packed(NamedTuple):
@@ -107,16 +107,16 @@ class _Planner:
         self.n = product(self.extents[ROWS + 1 : program.outer])
         self.k = product(self.extents[program.outer :])
         self.scratch: list[int] = []
-        self.found: list[StepPlan] = []
+        self.found: list[ProductStep] = []
         #: How many k of a line lie side by side in panels, and along which axis of k.
         self.together, self.paired = 1, 0
 
-    def steps(self, often: bool, several: Several | None) -> list[StepPlan]:
+    def steps(self, often: bool, windows: WindowAxes | None) -> list[ProductStep]:
         """All steps, in order."""
         sizes = self.m, self.n, self.k, product(self.batch)
         plain = self._is_plain(0)
         task = Task(self.dtype, self.lasts, self.target, *sizes, often, plain)
-        choice = self._choice(task, several)
+        choice = self._choice(task, windows)
         schedule = choice.schedule
         contiguous = CONTIGUOUS if schedule.b_form == "n" else STRIDED
         self.operands[1] = Operand(self.operands[1].dtype, INPUT, contiguous, True)
@@ -127,22 +127,22 @@ class _Planner:
         self._product(choice, task.cost)
         return self.found
 
-    def _choice(self, task: Task, several: Several | None) -> Choice:
+    def _choice(self, task: Task, windows: WindowAxes | None) -> Choice:
         """The kernels and their tiling."""
-        kept = [operand.dtype for operand in self.program.operands[:2]]
+        stored = [operand.dtype for operand in self.program.operands[:2]]
         if self.dtype in (int8, uint8):
             self.together = FOURS
             # The instruction needs one signed factor.
-            native = int8 in kept and has_instruction(self.target, "vnni")
+            native = int8 in stored and has_extension(self.target, "vnni")
             return contract_plan.for_fours(task, native)
-        if several is None:
-            if has_pairs(kept, self.target) and pays_in_pairs(task):
+        if windows is None:
+            if has_pairs(stored, self.target) and pays_in_pairs(task):
                 self.together = PAIRS
                 return contract_plan.for_pairs(task)
             return contract_plan.decided(task)
-        self.together, self.paired = several.together, several.paired
+        self.together, self.paired = windows.together, windows.paired
         masked = self._is_plain(1) or self.target.small_masks
-        return contract_plan.for_several(task, several, masked)
+        return contract_plan.for_windows(task, windows, masked)
 
     def _is_plain(self, number: int) -> bool:
         """Whether an operand is stored in the dtype of the computation."""
@@ -173,7 +173,7 @@ class _Planner:
         apart = [batch[1] * whole if strides[0] else 0, whole if strides[1] else 0]
         return _Packed(batch, apart, lines, width, count, size)
 
-    def _copy(self, number: int, panels: _Packed, room: int) -> StepPlan:
+    def _copy(self, number: int, panels: _Packed, room: int) -> ProductStep:
         """The step that makes the panels."""
         strides, turn = self.strides[number], self.lasts[number] == "k"
         stored, made = self.operands[number].dtype, self._in_panels(number)
@@ -193,7 +193,7 @@ class _Planner:
         # On targets with masks, one kernel transposes lines for panels of all widths.
         every = turn and self.together == 1 and self.target.small_masks
         copies = _copies(stored, made, ANY if every else panels.width, turn, self.together)
-        step = StepPlan(copies, [number, room], integers, extent, chunk)
+        step = ProductStep(copies, [number, room], integers, extent, chunk)
         # Later steps add to the list of scratch blocks. All steps share it, so each has it whole.
         return step._replace(packs=number, scratch=self.scratch, cost=100 + whole // 10)
 
@@ -236,7 +236,7 @@ class _Planner:
         made = self.program._replace(operands=tuple(self.operands), extra=extra, code=self.code)
         made = made._replace(schedule=choice.schedule.text)
         integers += [0] * len(made.scalars)
-        step = StepPlan(made, self.buffers, integers, extent, choice.chunk)
+        step = ProductStep(made, self.buffers, integers, extent, choice.chunk)
         self.found.append(step._replace(scratch=self.scratch, cost=estimate))
 
 

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from gemel.codegen.access import Bases
-from gemel.codegen.assembly import Constant, Module, Value
+from gemel.codegen.assembly import Module, Value, zeros
 from gemel.codegen.contract_emit import Elements, Range, Reader
-from gemel.codegen.contract_tile import Tile
+from gemel.codegen.contract_tile import SumKernel
 from gemel.codegen.contract_windows import Windows
 from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import Program
@@ -30,15 +30,15 @@ def emit(program: Program, target: Target) -> Module:
 
     Raises `CompileError` if the sum is not one of products of floating-point values.
     """
-    return _Dot(program, target).emit()
+    return _Dot(program, target).build()
 
 
-class _Dot(Tile):
+class _Dot(SumKernel):
     def __init__(self, program: Program, target: Target) -> None:
-        way = program.way
-        self.unroll, self.far = way.unroll, way.far
-        super().__init__(program, target, way.rows, way.columns)
-        self.stack = self.reserve(way.rows * way.columns)
+        schedule = program.parsed_schedule
+        self.unroll, self.far = schedule.unroll, schedule.far
+        super().__init__(program, target, schedule.rows, schedule.columns)
+        self.stack = self.reserve(schedule.rows * schedule.columns)
         # Lanes past the last k read zeros, which add nothing only if the terms are products.
         if not self.sum.is_of_products or self.sum.dtype.kind != "f":
             raise CompileError(f"dot products are floating\n{program.text}")
@@ -46,7 +46,7 @@ class _Dot(Tile):
         self.windows: Windows | None = None
         if program.inner > 1:
             reader = Reader(self, 1, self.sum.factors[1])
-            self.windows = Windows(self, reader, "turned", way.columns)
+            self.windows = Windows(self, reader, "turned", schedule.columns)
         #: How many k are contiguous in both operands, and the mask of the last vector's valid
         #: lanes.
         self.length = self.windows.values["k2"] if self.windows else self.depth
@@ -83,8 +83,7 @@ class _Dot(Tile):
     def _partial_sums(self, left: list[Value], right: list[Value]) -> list[Value]:
         """One vector per dot product. Its lanes still have to be added up."""
         add, windows = self.builder.add, self.windows
-        zero: Value = Constant(self.vector, "zeroinitializer")
-        nothing = [zero] * (self.rows * self.columns)
+        nothing = [zeros(self.vector)] * (self.rows * self.columns)
 
         def run(away: Value, first: Value, total: list[Value]) -> list[Value]:
             def step(fetch: Fetch) -> Body:
@@ -102,7 +101,7 @@ class _Dot(Tile):
         """The sums plus the products of a contiguous run of k. `step` is given a function that
         reads a vector, and returns the body that adds the products of one vector of k."""
         builder, lanes, count = self.builder, self.lanes, len(totals)
-        single = step(lambda reader, place: reader.load(place))
+        single = step(lambda reader, pointer: reader.load(pointer))
 
         def several(k: Value, total: list[Value]) -> list[Value]:
             parts = [total[u : u + count] for u in range(0, len(total), count)]
@@ -110,8 +109,8 @@ class _Dot(Tile):
             return [x for here, part in zip(heres, parts, strict=True) for x in single(here, part)]
 
         bulk = builder.and_(self.length, i64(-lanes * self.unroll))
-        zeros: list[Value] = [Constant(self.vector, "zeroinitializer")] * count
-        sums = self.loop(0, bulk, lanes * self.unroll, totals + zeros * (self.unroll - 1), several)
+        more = [zeros(self.vector)] * (count * (self.unroll - 1))
+        sums = self.loop(0, bulk, lanes * self.unroll, totals + more, several)
         totals = sums[:count]
         for u in range(count, len(sums), count):
             totals = [builder.fadd(x, y) for x, y in zip(totals, sums[u:], strict=False)]
@@ -119,9 +118,9 @@ class _Dot(Tile):
             totals = self.loop(bulk, self.whole, lanes, totals, single)
         # The remaining k fill only part of a vector.
         if self.has_masks:
-            masked = step(lambda reader, place: reader.load(place, mask=self.last))
+            masked = step(lambda reader, pointer: reader.load(pointer, mask=self.last))
             return self.loop(self.whole, self.length, lanes, totals, masked)
-        one = step(lambda reader, place: self.insert(None, reader.load(place, 1), 0))
+        one = step(lambda reader, pointer: self.insert(None, reader.load(pointer, 1), 0))
         return self.loop(self.whole, self.length, 1, totals, one)
 
     def _step(

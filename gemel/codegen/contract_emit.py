@@ -7,7 +7,7 @@ from functools import reduce
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
-from gemel.codegen.assembly import I32, I64, Builder, Constant, Module, Value
+from gemel.codegen.assembly import I32, I64, Builder, Constant, Module, Value, zeros
 from gemel.codegen.frame import Frame, i64
 from gemel.codegen.program import INDEX, ROWS, TILES, Program
 from gemel.codegen.registers import register_type, shuffle_mask, splat
@@ -59,7 +59,7 @@ class Elements:
         memory.store(self.builder, value, pointer, self.dtype, value.type.lanes, mask)
 
 
-class Tiled(Frame, Elements):
+class TiledKernel(Frame, Elements):
     """A kernel under construction that works tile by tile, in the program's `tile_order`. As
     `Elements` it stands for elements of the dtype it computes in."""
 
@@ -87,8 +87,8 @@ class Tiled(Frame, Elements):
         #: The integers of `TILES`, by name.
         self.values = dict(zip(TILES, self.access.extra[-len(TILES) :], strict=True))
 
-    def emit(self) -> Module:
-        """Prints the kernel."""
+    def build(self) -> Module:
+        """Prints the function and returns its module."""
         found = {"rows": self.values["m_tiles"], "columns": self.values["n_tiles"]}
         found |= {"inner": self.extents[1], "outer": self.extents[0]}
         counts = {name: found[name] for name in self.program.tile_order}
@@ -97,28 +97,30 @@ class Tiled(Frame, Elements):
             rest, digit = self.divide(rest, count)
             first.append(digit)
 
-        def body(tile: Value, places: list[Value]) -> list[Value]:
-            self._tile(tile, dict(zip(counts, places, strict=True)))
-            return self._next(places, [*counts.values()])
+        def body(tile: Value, coordinates: list[Value]) -> list[Value]:
+            self._tile(tile, dict(zip(counts, coordinates, strict=True)))
+            return self._next(coordinates, [*counts.values()])
 
         self.loop(self.begin, self.end, 1, first, body)
         self.builder.ret(self.access.result())
         return self.module
 
-    def _tile(self, tile: Value, place: dict[str, Value]) -> None:
+    def _tile(self, tile: Value, coordinates: dict[str, Value]) -> None:
         builder, values = self.builder, self.values
-        bases = self.advance(self.advance(self.bases, 0, place["outer"]), 1, place["inner"])
-        row = builder.mul(place["rows"], values["m_block"])
-        column = builder.mul(place["columns"], values["n_block"])
+        bases = self.advance(
+            self.advance(self.bases, 0, coordinates["outer"]), 1, coordinates["inner"]
+        )
+        row = builder.mul(coordinates["rows"], values["m_block"])
+        column = builder.mul(coordinates["columns"], values["n_block"])
         self.fill(tile, bases, (row, self.remaining(self.m, row, values["m_block"])), column)
 
-    def _next(self, places: list[Value], counts: list[Value]) -> list[Value]:
+    def _next(self, coordinates: list[Value], counts: list[Value]) -> list[Value]:
         """The next tile's indices; the last index changes slowest. Dividing again would be
         slower."""
         builder, more = self.builder, i64(1)
         found = []
-        for place, count in zip(places, counts, strict=True):
-            after = builder.add(place, more)
+        for number, count in zip(coordinates, counts, strict=True):
+            after = builder.add(number, more)
             full = builder.icmp_signed("==", after, count)
             found.append(builder.select(full, i64(0), after))
             more = builder.zext(full, I64)
@@ -165,7 +167,7 @@ class Tiled(Frame, Elements):
 
     def insert(self, vector: Value | None, value: Value, lane: int) -> Value:
         """A vector with `value` in one lane; without a vector the other lanes are 0."""
-        whole = Constant(self.vector, "zeroinitializer") if vector is None else vector
+        whole = zeros(self.vector) if vector is None else vector
         return self.builder.insert_element(whole, value, Constant(I32, lane))
 
     def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
@@ -178,11 +180,11 @@ class Tiled(Frame, Elements):
 
     def mask(self, count: Value, lanes: int | None = None) -> Value:
         """True in the first `count` of `lanes` lanes, by default the lanes of a vector."""
-        return memory.first(self.builder, count, lanes or self.lanes)
+        return memory.first_lanes(self.builder, count, lanes or self.lanes)
 
     def between(self, low: Value, high: Value) -> Value:
         """True in the lanes from `low` up to but not including `high`."""
-        builder, order = self.builder, memory.numbered(self.lanes, I32)
+        builder, order = self.builder, memory.lane_numbers(self.lanes, I32)
 
         def bound(value: Value) -> Value:
             inside = builder.minimum(self.maximum(value, i64(0)), i64(self.lanes))
@@ -204,7 +206,7 @@ class Reader(Elements):
     """An operand where it lies. From each element that is read, the value of the instruction `made`
     is computed, unless that is None."""
 
-    def __init__(self, kernel: Tiled, number: int, made: int | None) -> None:
+    def __init__(self, kernel: TiledKernel, number: int, made: int | None) -> None:
         code = kernel.program.code
         self.kernel = kernel
         self.builder, self.lanes = kernel.builder, kernel.lanes

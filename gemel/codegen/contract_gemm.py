@@ -14,11 +14,11 @@ from itertools import chain
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
-from gemel.codegen.assembly import Constant, Module, Value
+from gemel.codegen.assembly import Module, Value, zeros
 from gemel.codegen.contract_emit import Elements, Range, sum_position
 from gemel.codegen.contract_plan import WIDE, panel_depth
 from gemel.codegen.contract_task import DEPTH
-from gemel.codegen.contract_tile import Tile
+from gemel.codegen.contract_tile import SumKernel
 from gemel.codegen.contract_windows import PanelRoom, Windows
 from gemel.codegen.frame import Body, i64
 from gemel.codegen.program import INDEX, ROWS, Program
@@ -59,20 +59,20 @@ UNDERWAY = 160
 def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedule ``gemm ROWSxCOLUMNS a:FORM b:FORM``, followed by any of ``split``,
     ``direct``, ``across``, ``vnni``, ``bf16``, ``by-rows``, ``far``, ``packs-b`` and ``narrow``."""
-    return _Gemm(program, target).emit()
+    return _Gemm(program, target).build()
 
 
-class _Gemm(Tile):
+class _Gemm(SumKernel):
     def __init__(self, program: Program, target: Target) -> None:
-        way = program.way
-        rows, columns = way.rows, way.columns
+        schedule = program.parsed_schedule
+        rows, columns = schedule.rows, schedule.columns
         size = columns * program.code[sum_position(program)].dtype.itemsize
         # If all columns fit into one narrower vector, vectors are narrower.
         super().__init__(program, target.narrowed(size), rows, columns)
-        self.a_form = way.a_form
-        self.b_feed = {"n": Feed.LYING, "packed": Feed.PACKED}.get(way.b_form, Feed.WALKED)
-        self.split, self.across = way.split, way.across
-        self.far, self.narrow = way.far, way.narrow
+        self.a_form = schedule.a_form
+        self.b_feed = {"n": Feed.LYING, "packed": Feed.PACKED}.get(schedule.b_form, Feed.WALKED)
+        self.split, self.across = schedule.split, schedule.across
+        self.far, self.narrow = schedule.far, schedule.narrow
         self.vectors = columns // self.lanes
         self.unroll = 2 if rows * self.vectors > 12 else 4
         k = program.rank - 1
@@ -83,15 +83,15 @@ class _Gemm(Tile):
         #: Where sums are stored: in a buffer for all tiles, or on the stack for one micro-tile.
         buffers = sum(operand.role != INDEX for operand in program.operands)
         self.scratch = self.buffer(buffers) if self.split else self.reserve(rows * columns)
-        self.packs_b = way.packs_b
+        self.packs_b = schedule.packs_b
         #: Reads b if it consists of windows; and the room for panels of b that this kernel makes,
         #: if any.
         self.windows: Windows | None = None
         self.panels: PanelRoom | None = None
         if self.b_feed is Feed.WALKED:
             together = self.sum.together
-            self.windows = Windows(self, self.sum.lying(1), way.b_form, columns, together)
-            if not way.direct:
+            self.windows = Windows(self, self.sum.lying(1), schedule.b_form, columns, together)
+            if not schedule.direct:
                 least = max(1, WIDE * self.lanes // columns)
                 self.panels = PanelRoom(self, columns, DEPTH, least)
         elif self.packs_b:
@@ -106,18 +106,18 @@ class _Gemm(Tile):
             depth = start, self.remaining(self.depth, start, values["k_block"])
 
             def micro(i: Value, j: Value, b: Value, feed: Feed, pack_to: Value | None) -> None:
-                place = builder.add(
+                offset = builder.add(
                     builder.mul(j, values["m_block"]), builder.mul(i, i64(self.columns))
                 )
-                sums = self.at(home, place) if self.split else home
+                sums = self.at(home, offset) if self.split else home
                 where = builder.add(rows[0], i), builder.add(columns[0], j)
-                made = _Micro(self, sums, where, depth, feed, pack_to)
+                made = _MicroTile(self, sums, where, depth, feed, pack_to)
                 if not self.narrow or feed is Feed.WALKED:
                     return made.emit(bases[0], b)
                 few = builder.icmp_signed("<=", made.columns, i64(self.lanes))
                 with builder.if_else(few) as (one, all_of_them):
                     with one:
-                        _Micro(self, sums, where, depth, feed, pack_to, 1).emit(bases[0], b)
+                        _MicroTile(self, sums, where, depth, feed, pack_to, 1).emit(bases[0], b)
                     with all_of_them:
                         made.emit(bases[0], b)
 
@@ -168,8 +168,8 @@ class _Gemm(Tile):
                 if self.packs_b:
                     micro(i64(0), builder.add(j, w), bases[1], self.b_feed, panel)
                 elif self.windows:
-                    place = builder.add(builder.add(columns[0], j), w)
-                    self.windows.fill(bases[1], place, panel, depth)
+                    column = builder.add(builder.add(columns[0], j), w)
+                    self.windows.fill(bases[1], column, panel, depth)
 
             def made(i: Value, w: Value) -> None:
                 micro(i, builder.add(j, w), panels.at(w, depth), Feed.MADE, None)
@@ -226,15 +226,15 @@ class _Gemm(Tile):
         stride = self.a_stride
         steps = [builder.mul(k, stride)]
 
-        def place(i: int, u: int) -> Value:
+        def pointer(i: int, u: int) -> Value:
             while len(steps) <= u:
                 steps.append(builder.add(steps[-1], stride))
             return at(rows[i], steps[u])
 
-        return place
+        return pointer
 
 
-class _Micro:
+class _MicroTile:
     """One micro-tile over one block of k.
 
     `where` is its first row and column, `depth` its range of k, `sums` the address of its sums. b
@@ -271,7 +271,7 @@ class _Micro:
     def emit(self, a: Value, b: Value) -> None:
         """Computes the micro-tile; after the last block of k, its epilogue follows."""
         kernel, start = self.kernel, self.depth[0]
-        kernel.epilogue.ask(self.where, kernel.rows, self.vectors)
+        kernel.epilogue.prefetch(self.where, kernel.rows, self.vectors)
         self.lines = kernel.row_pointers(a, self.where[0], start)
         self.panel = kernel.panel_pointer(b, self.where[1], start, self.feed)
         if self.far and self.guarded:
@@ -309,8 +309,7 @@ class _Micro:
         def steps(count: int) -> Body:
             return lambda k, total: self._steps(k, count, total, masks)
 
-        zero, more = Constant(kernel.vector, "zeroinitializer"), kernel.sum.more
-        start += [zero] * len(more) * self.vectors
+        start += [zeros(kernel.vector)] * len(kernel.sum.more) * self.vectors
         bulk = self.builder.and_(self.depth[1], i64(-self.unroll))
         middle = kernel.loop(0, bulk, self.unroll, start, steps(self.unroll))
         if self.unroll > 1:
@@ -319,13 +318,13 @@ class _Micro:
 
     def _initial(self) -> list[Value]:
         """Zero in the first block of k; in later blocks, the sums that the earlier ones stored."""
-        kernel, builder, places = self.kernel, self.builder, self._places()
-        zero = Constant(kernel.vector, "zeroinitializer")
+        kernel, builder, pointers = self.kernel, self.builder, self._sum_pointers()
+        zero = zeros(kernel.vector)
         if not kernel.split:
-            return [zero] * len(places)
+            return [zero] * len(pointers)
         before = builder.block
         with builder.if_then(builder.icmp_signed(">", self.depth[0], i64(0))):
-            loaded = [kernel.load(place) for place in places]
+            loaded = [kernel.load(pointer) for pointer in pointers]
             inside = builder.block
         return [builder.phi(kernel.vector, (zero, before), (value, inside)) for value in loaded]
 
@@ -340,26 +339,26 @@ class _Micro:
             if u and not packed:
                 line = right.at(line, stride)
             if self.far and not packed:
-                self._ask_below(line, self.builder.add(k, i64(u)))
+                self._prefetch_below(line, self.builder.add(k, i64(u)))
             vectors = self._line(line, u * kernel.columns if packed else 0, masks)
             self._multiply([left(i, u) for i in range(kernel.rows)], vectors, total)
             if self.pack_to:
-                self._leave(vectors, self.pack_to, self.builder.add(k, i64(u)))
+                self._pack_line(vectors, self.pack_to, self.builder.add(k, i64(u)))
             if self.far and packed:
-                self._ask(line, k, u)
+                self._prefetch_panel(line, k, u)
             if kernel.a_form == "packed":
                 # A panel of b stays in the first-level cache; the panel of a is new for each
                 # micro-tile.
                 kernel.prefetch(left(0, u + AHEAD))
         return total
 
-    def _leave(self, vectors: list[Value], panel: Value, k: Value) -> None:
+    def _pack_line(self, vectors: list[Value], panel: Value, k: Value) -> None:
         """Stores a line of b in its panel."""
         kernel = self.kernel
         line = self.builder.mul(k, i64(kernel.columns))
         for v, vector in enumerate(vectors):
-            place = kernel.at(panel, self.builder.add(line, i64(v * kernel.lanes)))
-            kernel.store(vector, place)
+            pointer = kernel.at(panel, self.builder.add(line, i64(v * kernel.lanes)))
+            kernel.store(vector, pointer)
 
     def _below(self) -> tuple[Value, Value, Value]:
         """For prefetching b where it lies: up to which step of k the lines below are prefetched,
@@ -373,7 +372,7 @@ class _Micro:
         across = builder.sub(i64(kernel.columns), up)
         return last, builder.mul(steps, kernel.b_stride), across
 
-    def _ask_below(self, line: Value, k: Value) -> None:
+    def _prefetch_below(self, line: Value, k: Value) -> None:
         """Prefetches part of a page that the processor's own prefetchers do not predict."""
         kernel, builder, right = self.kernel, self.builder, self.right
         last, down, across = self.below
@@ -395,7 +394,7 @@ class _Micro:
         first = builder.mul(share, builder.udiv(self.depth[1], i64(2)))
         return kernel.right.at(panel, builder.mul(first, i64(kernel.lanes)))
 
-    def _ask(self, line: Value, k: Value, u: int) -> None:
+    def _prefetch_panel(self, line: Value, k: Value, u: int) -> None:
         """Prefetches a panel that is far away; else the first rows that read it would wait for
         memory."""
         kernel, builder = self.kernel, self.builder
@@ -404,13 +403,13 @@ class _Micro:
             kernel.prefetch(kernel.right.at(line, ahead), 2)
         if u % 2:
             half = builder.udiv(builder.add(k, i64(u)), i64(2))
-            place = builder.mul(half, i64(kernel.lanes))
-            kernel.prefetch(kernel.right.at(self.next, place), 2)
+            offset = builder.mul(half, i64(kernel.lanes))
+            kernel.prefetch(kernel.right.at(self.next, offset), 2)
 
     def _multiply(self, left: list[Value], right: list[Value], total: list[Value]) -> None:
         """Adds the products of one column of a and one line of b to the sums."""
         terms, load = self.kernel.sum, self.kernel.left.load
-        rows = (terms.row(load(place, 1)) for place in left)
+        rows = (terms.row(load(pointer, 1)) for pointer in left)
         for i, value in enumerate(chain(rows, terms.more)):
             for v, other in enumerate(right):
                 slot = i * len(right) + v
@@ -421,7 +420,7 @@ class _Micro:
         left, total = self.kernel.elements(self.lines, k), list(total)
         self._multiply([left(i, 0) for i in range(self.kernel.rows)], right, total)
         if self.pack_to:
-            self._leave(right, self.pack_to, k)
+            self._pack_line(right, self.pack_to, k)
         return total
 
     def _line(self, line: Value, skip: int, masks: Masks) -> list[Value]:
@@ -431,15 +430,15 @@ class _Micro:
         if masks is None:
             return [right.load(right.at(line, skip + start)) for start in starts]
         if kernel.has_masks:
-            places = (right.at(line, start) for start in starts)
-            return [right.load(p, mask=mask) for p, mask in zip(places, masks, strict=True)]
+            pointers = (right.at(line, start) for start in starts)
+            return [right.load(p, mask=mask) for p, mask in zip(pointers, masks, strict=True)]
         return [self._one_by_one(line, start) for start in starts]
 
     def _one_by_one(self, line: Value, start: int) -> Value:
         """A vector of a line; columns past the end repeat the last one."""
         kernel, right = self.kernel, self.right
         last = self.builder.sub(self.columns, i64(1))
-        vector: Value = Constant(kernel.vector, "zeroinitializer")
+        vector = zeros(kernel.vector)
         for lane in range(kernel.lanes):
             index = self.builder.minimum(i64(start + lane), last)
             vector = kernel.insert(vector, right.load(right.at(line, index), 1), lane)
@@ -472,8 +471,8 @@ class _Micro:
 
     def _from_memory(self, total: list[Value]) -> None:
         """Stores the sums; then, after the last block of k, runs the epilogue."""
-        for place, value in zip(self._places(), total, strict=True):
-            self.kernel.store(value, place)
+        for pointer, value in zip(self._sum_pointers(), total, strict=True):
+            self.kernel.store(value, pointer)
         if not self.kernel.split:
             return self._apply()
         with self.builder.if_then(self._is_last()):
@@ -485,7 +484,7 @@ class _Micro:
         rows, columns = (row, self.rows), (column, self.columns)
         kernel.epilogue.from_memory(self.sums, self.width, rows, columns)
 
-    def _places(self) -> list[Value]:
+    def _sum_pointers(self) -> list[Value]:
         """The addresses of the vectors of sums."""
         kernel, size = self.kernel, self.kernel.rows * self.width
-        return [kernel.at(self.sums, place) for place in range(0, size, kernel.lanes)]
+        return [kernel.at(self.sums, offset) for offset in range(0, size, kernel.lanes)]

@@ -12,8 +12,8 @@ from collections.abc import Iterable, Sequence
 from itertools import zip_longest
 
 from gemel.codegen.access import Bases
-from gemel.codegen.assembly import I1, Constant, Module, Value, widened
-from gemel.codegen.contract_emit import Elements, Range, Reader, Tiled
+from gemel.codegen.assembly import I1, Constant, Module, Value, widened, zeros
+from gemel.codegen.contract_emit import Elements, Range, Reader, TiledKernel
 from gemel.codegen.frame import i64
 from gemel.codegen.memory import Mask, interleaved, transposed
 from gemel.codegen.program import ANY, ROWS, Program
@@ -31,7 +31,7 @@ AHEAD = 8
 
 def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedule ``pack WIDTH copy``, ``pack WIDTH turn`` or ``pack any turn``."""
-    return _Pack(program, target).emit()
+    return _Pack(program, target).build()
 
 
 class _Lanes(Elements):
@@ -39,7 +39,7 @@ class _Lanes(Elements):
 
     dtype = int32
 
-    def __init__(self, kernel: Tiled) -> None:
+    def __init__(self, kernel: TiledKernel) -> None:
         self.builder = kernel.builder
         self.lanes = kernel.target.width // self.dtype.itemsize
 
@@ -48,9 +48,9 @@ class _Lanes(Elements):
         return self.builder.load(pointer, register_type(self.dtype, lanes or self.lanes), 1)
 
 
-class _Pack(Tiled):
+class _Pack(TiledKernel):
     def __init__(self, program: Program, target: Target) -> None:
-        self.width, self.turn = program.way.width, program.way.turn
+        self.width, self.turn = program.parsed_schedule.width, program.parsed_schedule.turn
         made = program.operands[1]
         super().__init__(program, target, BITS.get(made.dtype, made.dtype))
         store = next(step for step in program.code if step.name == "store")
@@ -74,8 +74,8 @@ class _Pack(Tiled):
 
         def panel(i: Value) -> None:
             line = builder.add(rows[0], i)
-            place = self.at(target, builder.mul(line, depth))
-            (self._transposed if self.turn else self._copied)(source, line, place)
+            pointer = self.at(target, builder.mul(line, depth))
+            (self._transposed if self.turn else self._copied)(source, line, pointer)
 
         if self.turn or self.together > 1 or not self.has_free_masks:
             return self.each(0, rows[1], self.width, panel)
@@ -85,19 +85,19 @@ class _Pack(Tiled):
             self._side_by_side(self.reader.at(source, rows[0]), (rows[0], whole), target)
         with builder.if_then(builder.icmp_signed(">", rest, i64(0))):
             line = builder.add(rows[0], whole)
-            place = self.at(target, builder.mul(line, self.k))
-            self._short_panel(self.reader.at(source, line), rest, place)
+            pointer = self.at(target, builder.mul(line, self.k))
+            self._short_panel(self.reader.at(source, line), rest, pointer)
 
     def _side_by_side(self, source: Value, rows: Range, target: Value) -> None:
         """Copies several panels k by k: adjacent panels share cache lines, which are read only
         once."""
-        builder, place = self.builder, self.at(target, self.builder.mul(rows[0], self.k))
+        builder, pointer = self.builder, self.at(target, self.builder.mul(rows[0], self.k))
         pieces = _masked(self.width, self.read.lanes)
 
         def line(k: Value) -> None:
             ahead = builder.minimum(builder.add(k, i64(AHEAD)), builder.sub(self.k, i64(1)))
             here, later = self._lines(source, [k, ahead])
-            goal = self._goal(place, k)
+            goal = self._goal(pointer, k)
 
             def panel(i: Value) -> None:
                 self.prefetch(self.reader.at(later, i))
@@ -110,9 +110,9 @@ class _Pack(Tiled):
 
         self.each(0, self.k, 1, line)
 
-    def _goal(self, place: Value, k: Value) -> Value:
+    def _goal(self, pointer: Value, k: Value) -> Value:
         """Where a panel holds the elements of one k (or of one group)."""
-        return self.at(place, self.builder.mul(k, i64(self.width)))
+        return self.at(pointer, self.builder.mul(k, i64(self.width)))
 
     def _together(self, k: Value) -> list[Value]:
         """k and the other k of its group."""
@@ -124,17 +124,17 @@ class _Pack(Tiled):
         last = (self.builder.sub(self.k, i64(1)) for _ in others)
         return [first, *map(self.builder.minimum, others, last)]
 
-    def _elements(self, steps: list[Value], places: Iterable[Value]) -> list[Value]:
+    def _elements(self, steps: list[Value], pointers: Iterable[Value]) -> list[Value]:
         """The elements at `_bounded` places, one by one; zero for k past the end."""
         builder, zero = self.builder, constant(self.dtype, 0)
-        values = [self.reader.load(place, 1) for place in places]
+        values = [self.reader.load(pointer, 1) for pointer in pointers]
         inside = (builder.icmp_signed("<", step, self.k) for step in steps[1:])
         others = zip(inside, values[1:], strict=True)
         return [values[0], *(builder.select(there, value, zero) for there, value in others)]
 
     # -- lines side by side: every k is a short copy ----------------------------------------
 
-    def _copied(self, source: Value, line: Value, place: Value) -> None:
+    def _copied(self, source: Value, line: Value, pointer: Value) -> None:
         builder = self.builder
         source = self.reader.at(source, line)
         count = self.remaining(self.m, line, self.width)
@@ -142,40 +142,40 @@ class _Pack(Tiled):
 
         with builder.if_else(whole) as (then, otherwise):
             with then:
-                self._whole_lines(source, place)
+                self._whole_lines(source, pointer)
             with otherwise:
-                self._short_panel(source, count, place)
+                self._short_panel(source, count, pointer)
         if self.together > 1:
-            self._short_lines(source, count, place, (self.whole, self.k))
+            self._short_lines(source, count, pointer, (self.whole, self.k))
 
-    def _short_lines(self, source: Value, count: Value, place: Value, steps: Range) -> None:
+    def _short_lines(self, source: Value, count: Value, pointer: Value, steps: Range) -> None:
         """Copies some k of a panel of `count` lines, one element after another."""
 
         def short(k: Value) -> None:
-            self._short_line(source, k, self._goal(place, k), count)
+            self._short_line(source, k, self._goal(pointer, k), count)
 
         self.each(*steps, self.together, short)
 
-    def _short_panel(self, source: Value, count: Value, place: Value) -> None:
+    def _short_panel(self, source: Value, count: Value, pointer: Value) -> None:
         """Copies a panel that is not full, under masks if the target has them."""
         sub = self.builder.sub
         if self.together > 1 or self.width % 2 or not self.has_masks:
-            return self._short_lines(source, count, place, (i64(0), self.whole))
+            return self._short_lines(source, count, pointer, (i64(0), self.whole))
         pieces = _pieces(self.width, self.lanes)
         masks = [self.mask(sub(count, i64(at)), lanes) for at, lanes in pieces]
-        self._whole_lines(source, place, masks)
+        self._whole_lines(source, pointer, masks)
 
     def _lines(self, source: Value, steps: list[Value]) -> list[Value]:
         """Where lines begin at these k."""
         return [self.reader.at(source, self.builder.mul(k, self.apart)) for k in steps]
 
-    def _whole_lines(self, source: Value, place: Value, masks: Sequence[Mask] = ()) -> None:
+    def _whole_lines(self, source: Value, pointer: Value, masks: Sequence[Mask] = ()) -> None:
         """Copies the k that fill whole groups, for all lines or for those that the masks
         include."""
         reader, most = self.reader, self.lanes if self.together == 1 else INTERLEAVED
 
         def one(k: Value) -> None:
-            lines, goal = self._lines(source, self._together(k)), self._goal(place, k)
+            lines, goal = self._lines(source, self._together(k)), self._goal(pointer, k)
             for (at, lanes), mask in zip_longest(_pieces(self.width, most), masks):
                 rows = [reader.load(reader.at(line, at), lanes, mask) for line in lines]
                 for j, value in enumerate(interleaved(self.builder, rows) if lanes > 1 else rows):
@@ -201,29 +201,25 @@ class _Pack(Tiled):
 
     # -- lines along k: squares of lanes x lanes are transposed in registers -----------------
 
-    def _transposed(self, source: Value, line: Value, place: Value) -> None:
+    def _transposed(self, source: Value, line: Value, pointer: Value) -> None:
         """Transposes all lines of a panel, as many at a time as a vector has lanes."""
         builder, lanes = self.builder, self.read.lanes
         at = self.written.at
 
         def group(first: Value) -> None:
-            self._group(source, builder.add(line, first), at(place, first), lanes)
+            self._group(source, builder.add(line, first), at(pointer, first), lanes)
 
         whole = self.width // lanes * lanes
         if whole:
             self.each(0, whole, lanes, group)
         if whole < self.width:
             start = builder.add(line, i64(whole))
-            self._group(source, start, at(place, whole), self.width - whole)
+            self._group(source, start, at(pointer, whole), self.width - whole)
 
     def _group(self, source: Value, line: Value, goal: Value, count: int) -> None:
         """Transposes `count` lines, at most as many as a vector has lanes."""
         builder = self.builder
-        last = builder.sub(self.m, i64(1))
-        pointers = []
-        for i in range(count):
-            bounded = builder.minimum(builder.add(line, i64(i)), last)
-            pointers.append(self.reader.at(source, builder.mul(bounded, self.apart)))
+        pointers = [self.line_pointer(source, builder.add(line, i64(i))) for i in range(count)]
         # The last square ends where k does, so it may rewrite part of the square before it.
         side = self.read.lanes * self.together
         final = builder.sub(self.whole, i64(side))
@@ -237,31 +233,36 @@ class _Pack(Tiled):
         few = lambda k: self._few(pointers, k, self._goal(goal, k))  # noqa: E731
         self.each(squares, self.k, self.together, few)
 
+    def line_pointer(self, source: Value, line: Value) -> Value:
+        """Where a line begins; a line past the end is the last one."""
+        bounded = self.builder.minimum(line, self.builder.sub(self.m, i64(1)))
+        return self.reader.at(source, self.builder.mul(bounded, self.apart))
+
     def _square(self, pointers: list[Value], k: Value, goal: Value) -> None:
         builder, lanes, written = self.builder, self.read.lanes, self.written
         rows = [self.read.load(self.reader.at(p, k)) for p in pointers]
-        nothing = Constant(register_type(written.dtype, lanes), "zeroinitializer")
+        nothing = zeros(register_type(written.dtype, lanes))
         rows += [nothing] * (lanes - len(rows))
         for i, column in enumerate(transposed(builder, rows)):
             self._store_head(column, written.at(goal, i * self.width), len(pointers))
 
-    def _store_head(self, value: Value, place: Value, count: int) -> None:
+    def _store_head(self, value: Value, pointer: Value, count: int) -> None:
         """Stores the first `count` lanes, under a mask or in pieces of at most the remaining
         width."""
         written, lanes = self.written, self.read.lanes
         if count < lanes and self.has_free_masks:
-            written.store(value, place, _first(count, lanes))
+            written.store(value, pointer, _first_lanes(count, lanes))
             return
         for at, few in _pieces(count, lanes):
             part = self.shuffle(value, value, range(at, at + few))
-            written.store(part, written.at(place, at))
+            written.store(part, written.at(pointer, at))
 
     def _few(self, pointers: list[Value], k: Value, goal: Value) -> None:
         """Copies one group of k, line by line."""
         steps = self._together(k)
-        places = self._bounded(steps)
+        bounded = self._bounded(steps)
         for i, pointer in enumerate(pointers):
-            values = self._elements(steps, (self.reader.at(pointer, place) for place in places))
+            values = self._elements(steps, (self.reader.at(pointer, step) for step in bounded))
             for j, value in enumerate(values):
                 self.store(value, self.at(goal, i * self.together + j))
 
@@ -288,16 +289,19 @@ class _AnyWidth:
         shorter."""
         kernel, builder, lanes = self.kernel, self.builder, self.kernel.lanes
         reader = kernel.reader
-        pointers = [self._pointer(builder.add(first, i64(i))) for i in range(lanes)]
+        lines = (builder.add(first, i64(i)) for i in range(lanes))
+        pointers = [
+            kernel.line_pointer(self.source, builder.add(self.first, line)) for line in lines
+        ]
         final = builder.sub(kernel.k, i64(lanes))
         count = builder.minimum(builder.sub(self.count, first), i64(lanes))
-        lines = *self._place(first), count
+        where = *self._panel_of(first), count
 
         def square(k: Value) -> None:
             # The last square ends where k does, so it may rewrite part of the square before.
             k = builder.minimum(k, final)
             rows = [reader.load(reader.at(pointer, k)) for pointer in pointers]
-            self._write(transposed(builder, rows), k, lines)
+            self._write(transposed(builder, rows), k, where)
 
         with builder.if_else(builder.icmp_signed(">=", final, i64(0))) as (whole, part):
             with whole:
@@ -305,15 +309,9 @@ class _AnyWidth:
             with part:
                 mask = kernel.mask(kernel.k)
                 rows = [reader.load(pointer, mask=mask) for pointer in pointers]
-                self._write(transposed(builder, rows), i64(0), lines, kernel.k)
+                self._write(transposed(builder, rows), i64(0), where, kernel.k)
 
-    def _pointer(self, line: Value) -> Value:
-        """Where a line begins."""
-        kernel, builder = self.kernel, self.builder
-        bounded = builder.minimum(builder.add(self.first, line), builder.sub(kernel.m, i64(1)))
-        return kernel.reader.at(self.source, builder.mul(bounded, kernel.apart))
-
-    def _place(self, line: Value) -> tuple[Value, Value]:
+    def _panel_of(self, line: Value) -> tuple[Value, Value]:
         """The address of the panel that a line belongs to, and the lane of the panel's first line
         if this line is lane 0: 0 or negative."""
         kernel, builder = self.kernel, self.builder
@@ -325,14 +323,14 @@ class _AnyWidth:
         self,
         columns: list[Value],
         k: Value,
-        lines: tuple[Value, Value, Value],
+        where: tuple[Value, Value, Value],
         most: Value | None = None,
     ) -> None:
         """Writes the columns of a square (only the first `most` of them, if given) from k on. Lanes
-        go to the panels they belong to. `lines`: the `_place` of lane 0, and the number of
+        go to the panels they belong to. `where`: the `_panel_of` of lane 0, and the number of
         lines."""
         kernel, builder = self.kernel, self.builder
-        start, before, count = lines
+        start, before, count = where
         size = builder.mul(self.width, kernel.k)
         line = builder.mul(k, self.width)
 
@@ -357,11 +355,11 @@ def _masked(width: int, lanes: int) -> list[tuple[int, Value | None]]:
     pieces: list[tuple[int, Value | None]] = [(at, None) for at in range(0, width, lanes)]
     rest = width % lanes
     if rest:
-        pieces[-1] = width - rest, _first(rest, lanes)
+        pieces[-1] = width - rest, _first_lanes(rest, lanes)
     return pieces
 
 
-def _first(count: int, lanes: int) -> Constant:
+def _first_lanes(count: int, lanes: int) -> Constant:
     """The mask of the first `count` lanes."""
     bits = ", ".join(f"i1 {int(i < count)}" for i in range(lanes))
     return Constant(widened(I1, lanes), f"<{bits}>")

@@ -11,10 +11,9 @@ from gemel.codegen.contract_task import (
     FOURS,
     NEAR_BYTES,
     PAIRS,
-    Form,
-    Several,
     Task,
-    bucket,
+    WindowAxes,
+    WindowForm,
     rounded,
     spacing,
 )
@@ -77,7 +76,7 @@ WIDE = 8
 #: How much of k fits into the panels that the first rows make, see `panel_depth`.
 PANEL_DEPTH = K_BLOCK * 3 // 2
 #: How many elements of panels stay in the first-level cache beside the results being written.
-NEAR_PLACES = 6144
+NEAR_ELEMENTS = 6144
 
 
 def panel_depth(vectors: int) -> int:
@@ -86,8 +85,8 @@ def panel_depth(vectors: int) -> int:
     return PANEL_DEPTH if vectors <= 3 else SHALLOW
 
 
-class Room(NamedTuple):
-    """The largest micro-tile the registers have room for: rows, vectors of columns, and sums.
+class TileLimits(NamedTuple):
+    """The largest micro-tile that registers hold: rows, vectors of columns, and sums.
 
     With more, LLVM stores and loads some of them at each step of k.
     """
@@ -99,7 +98,9 @@ class Room(NamedTuple):
 
 #: For kernels that do nothing else; that also transpose squares; and that also assemble vectors
 #: from more than two parts.
-ALL, BESIDE_SQUARES, BESIDE_PARTS = Room(14, 8, 28), Room(12, 5, 24), Room(10, 2, 20)
+ALL = TileLimits(14, 8, 28)
+BESIDE_SQUARES = TileLimits(12, 5, 24)
+BESIDE_PARTS = TileLimits(10, 2, 20)
 #: The most sums if rows are read that are contiguous along m, and with more than three vectors.
 ALONG_M, SPREAD = 18, 24
 
@@ -137,21 +138,21 @@ def decided(task: Task) -> Choice:
     return choice
 
 
-def for_several(task: Task, several: Several, masked: bool) -> Choice:
-    """The kernels and the tiling for a b that is `Several`. `masked`: loads may be masked."""
-    task = task.in_buckets()._replace(k=bucket(task.k))
+def for_windows(task: Task, windows: WindowAxes, masked: bool) -> Choice:
+    """The kernels and the tiling for a b of windows. `masked`: loads may be masked."""
+    task = task.all_in_buckets()
     lanes = task.lanes
-    if several.together > 1:
-        return _pairs_of_windows(task, several)
-    if _adds_along_k(task, several):
+    if windows.together > 1:
+        return _pairs_of_windows(task, windows)
+    if _adds_along_k(task, windows):
         return _tiled(_dot(task), task)
     schedule = _gemm(task, lanes, False, BESIDE_SQUARES)
-    schedule = schedule._replace(b_form=several.form if masked else "gathered")
-    if Form.parse(schedule.b_form).way == "rows":
+    schedule = schedule._replace(b_form=windows.form if masked else "gathered")
+    if WindowForm.parse(schedule.b_form).way == "rows":
         schedule = _by_runs(schedule, task)
     k_block = 0
     if not schedule.direct:
-        k_block = _block_of_windows(several)
+        k_block = _block_of_windows(windows)
         schedule = schedule._replace(split=task.k > DEPTH)
     schedule = schedule._replace(narrow=_is_narrow(schedule, task))
     return _tiled(schedule, task, k_block, WIDE * lanes)
@@ -159,15 +160,15 @@ def for_several(task: Task, several: Several, masked: bool) -> Choice:
 
 def _by_runs(schedule: Schedule, task: Task) -> Schedule:
     """How windows are read if their vectors are assembled from runs of neighbours."""
-    _, runs, step = Form.parse(schedule.b_form)
+    _, runs, step = WindowForm.parse(schedule.b_form)
     masked = task.target.small_masks
     # With step 2, a run takes twice as many parts, each under its mask.
     many = runs * step > 2 and masked
     direct = task.m <= (FEW_OF_PARTS if many else FEW)
     packs_b = (masked or step == 1) and not direct
     # Without panels each block of rows assembles the vectors again, which takes longer.
-    room = BESIDE_PARTS if packs_b and runs * step > 2 else ALL
-    rows, vectors = _micro_tile(task, min(2, -(-task.n // task.lanes)), room)
+    limits = BESIDE_PARTS if packs_b and runs * step > 2 else ALL
+    rows, vectors = _micro_tile(task, min(2, -(-task.n // task.lanes)), limits)
     shape = schedule._replace(rows=rows, columns=vectors * task.lanes)
     return shape._replace(a_form="packed", direct=direct, packs_b=packs_b)
 
@@ -177,7 +178,7 @@ def for_fours(task: Task, native: bool) -> Choice:
 
     Otherwise bytes are widened in registers, which leaves fewer registers for sums.
     """
-    task = task.in_buckets()._replace(k=bucket(task.k))
+    task = task.all_in_buckets()
     steps = task._replace(k=-(-task.k // FOURS))
     schedule = _grouped(steps, ALL._replace(rows=12 if native else 4))
     return _tiled(schedule._replace(vnni=native), task)
@@ -185,7 +186,7 @@ def for_fours(task: Task, native: bool) -> Choice:
 
 def for_pairs(task: Task) -> Choice:
     """The tiling of a product of bfloat16 in pairs, for the instruction that multiplies pairs."""
-    task = task.in_buckets()._replace(k=bucket(task.k))
+    task = task.all_in_buckets()
     steps = task._replace(k=-(-task.k // PAIRS))
     schedule = _grouped(steps, ALL)
     k_block, narrow = _k_block(schedule, steps), _is_narrow(schedule, steps)
@@ -194,29 +195,29 @@ def for_pairs(task: Task) -> Choice:
     return tiled(schedule, steps, k_block)
 
 
-def _grouped(steps: Task, room: Room) -> Schedule:
+def _grouped(steps: Task, limits: TileLimits) -> Schedule:
     """The micro-tile of a product whose steps along k are groups in lanes of 32 bits."""
     lanes = steps.target.width // 4
     vectors = min(2 if steps.target.width == 64 else 1, -(-steps.n // lanes))
-    rows, vectors = _micro_tile(steps, vectors, room)
+    rows, vectors = _micro_tile(steps, vectors, limits)
     shape = Schedule("gemm", rows=rows, columns=vectors * lanes)
     return shape._replace(a_form="packed", b_form="packed")
 
 
-def _block_of_windows(several: Several) -> int:
+def _block_of_windows(windows: WindowAxes) -> int:
     """The length of blocks of k: whole windows, as many as panels have room for."""
-    length = several.steps(0)
-    blocks = -(-length // (DEPTH // several.inner))
-    return -(-length // blocks) * several.inner
+    length = windows.steps(0)
+    blocks = -(-length // (DEPTH // windows.inner))
+    return -(-length // blocks) * windows.inner
 
 
-def _pairs_of_windows(task: Task, several: Several) -> Choice:
-    """As `for_several`, in pairs: two neighbours along `Several.paired` share a lane of the
+def _pairs_of_windows(task: Task, windows: WindowAxes) -> Choice:
+    """As `for_windows`, in pairs: two neighbours along `WindowAxes.paired` share a lane of the
     panels."""
-    steps = task._replace(k=-(-task.k // several.together))
-    split = several.steps(0) * several.inner > DEPTH
-    schedule = _grouped(steps, ALL)._replace(b_form=several.form, bf16=True, split=split)
-    return _tiled(schedule, steps, _block_of_windows(several), WIDE * task.lanes)
+    steps = task._replace(k=-(-task.k // windows.together))
+    split = windows.steps(0) * windows.inner > DEPTH
+    schedule = _grouped(steps, ALL)._replace(b_form=windows.form, bf16=True, split=split)
+    return _tiled(schedule, steps, _block_of_windows(windows), WIDE * task.lanes)
 
 
 def variants(task: Task) -> Choice:
@@ -271,11 +272,11 @@ def _dot(task: Task) -> Schedule:
     return Schedule("dot", rows=rows, columns=columns, unroll=2 if rows == 1 else 1)
 
 
-def _adds_along_k(task: Task, several: Several) -> bool:
+def _adds_along_k(task: Task, windows: WindowAxes) -> bool:
     """Whether windows are read along k. Short runs fill only part of a vector's lanes; but making
     panels takes as long as multiplying several rows."""
-    length, stride = several.k[2]
-    form = Form.parse(several.form)
+    length, stride = windows.k[2]
+    form = WindowForm.parse(windows.form)
     near = form.way == "rows" and form.runs <= 2
     if near or task.lasts[0] != "k" or not stride == 1 or task.dtype.kind != "f":
         return False
@@ -283,7 +284,7 @@ def _adds_along_k(task: Task, several: Several) -> bool:
     return bool((task.m * 21 + 40) * whole < (task.m + MADE) * 20 * length)
 
 
-def _gemm(task: Task, lanes: int, packs_b: bool, room: Room) -> Schedule:
+def _gemm(task: Task, lanes: int, packs_b: bool, limits: TileLimits) -> Schedule:
     """The micro-tiles of a sum held in registers. `packs_b`: the kernel may make panels of b
     itself.
 
@@ -304,19 +305,21 @@ def _gemm(task: Task, lanes: int, packs_b: bool, room: Room) -> Schedule:
     for form in forms:
         schedule = Schedule("gemm", a_form=form, b_form=b_form)
         schedule = schedule._replace(packs_b=b_form == "n" and not direct)
-        cycles, schedule = _shaped(schedule, task, lanes, _left(room, schedule, task))
+        cycles, schedule = _shaped(schedule, task, lanes, _left(limits, schedule, task))
         extra = PACKING + m * k * PACKED if found else cycles * APART
         found.append((cycles + extra, schedule))
     return min(found, key=lambda each: each[0])[1]
 
 
-def _shaped(schedule: Schedule, task: Task, lanes: int, room: Room) -> tuple[float, Schedule]:
+def _shaped(
+    schedule: Schedule, task: Task, lanes: int, limits: TileLimits
+) -> tuple[float, Schedule]:
     """A schedule with its micro-tile, and an estimate of the product's cycles with it."""
     vectors, m, k = -(-task.n // lanes), task.m, max(task.k, 1)
-    rows, wide = _micro_tile(task, vectors, room)
+    rows, wide = _micro_tile(task, vectors, limits)
     cycles = -(-vectors // wide) * k * _cycles(rows, wide, m, k)
     if task.k <= SHALLOW and task.target.width == 64 and vectors > 2 and schedule.a_form != "m":
-        cycles, rows, wide = _spread_out(schedule, task, vectors, room)
+        cycles, rows, wide = _spread_out(schedule, task, vectors, limits)
     return cycles, schedule._replace(rows=rows, columns=wide * lanes)
 
 
@@ -326,18 +329,20 @@ def _may_pack_b(task: Task) -> bool:
     return not task.often and task.m * task.k * task.dtype.itemsize <= RESIDENT
 
 
-def _left(room: Room, schedule: Schedule, task: Task) -> Room:
-    """What is left of the room: if a is read where it lies, each row needs a pointer, and there are
+def _left(limits: TileLimits, schedule: Schedule, task: Task) -> TileLimits:
+    """The limits that remain. If a is read where it lies, each row needs a pointer, and there are
     few registers for pointers."""
     if schedule.a_form == "packed":
-        return room
+        return limits
     rows = 12 if schedule.a_form == "k" and not schedule.packs_b else 8
     along_m = schedule.a_form == "m" and task.target.width == 64
-    sums = min(room.sums, ALONG_M) if along_m else room.sums
-    return Room(min(room.rows, rows), room.vectors, sums)
+    sums = min(limits.sums, ALONG_M) if along_m else limits.sums
+    return TileLimits(min(limits.rows, rows), limits.vectors, sums)
 
 
-def _spread_out(schedule: Schedule, task: Task, vectors: int, room: Room) -> tuple[float, int, int]:
+def _spread_out(
+    schedule: Schedule, task: Task, vectors: int, limits: TileLimits
+) -> tuple[float, int, int]:
     """The cycles, rows and vectors of the best micro-tile if k is so short that writing the results
     takes long."""
     n, k, size = task.n, task.k, task.dtype.itemsize
@@ -346,9 +351,10 @@ def _spread_out(schedule: Schedule, task: Task, vectors: int, room: Room) -> tup
     reads = 2 if schedule.b_form == "n" and not schedule.packs_b else 1
     return min(
         (_shallow_cost((rows, wide), task.m, vectors, depth, reads, further), rows, wide)
-        for wide in range(1, room.vectors + 1)
+        for wide in range(1, limits.vectors + 1)
         for rows in HEIGHTS
-        if rows <= room.rows and rows * wide <= (room.sums if wide <= 3 else min(SPREAD, room.sums))
+        if rows <= limits.rows
+        and rows * wide <= (limits.sums if wide <= 3 else min(SPREAD, limits.sums))
         if _registers(rows, wide) <= 32
     )
 
@@ -371,23 +377,23 @@ def _shallow_cost(
     return -(-vectors // wide) * (-(-m // rows) * cycles + m % rows * REST * wide)
 
 
-def _micro_tile(task: Task, vectors: int, room: Room) -> tuple[int, int]:
+def _micro_tile(task: Task, vectors: int, limits: TileLimits) -> tuple[int, int]:
     """Rows and vectors of a micro-tile: as square as registers allow, with little waste in m."""
     m, k = task.m, max(task.k, 1)
     # (vectors of columns, the most rows) that fit into 32 or 16 registers, in order of preference.
     # 8 and 4 vectors are for results with so few rows that one micro-tile holds them all: with
     # fewer sums than that, each addition would have to wait for the one before.
     if task.target.width == 64:
-        limits = [(8, 2), (3, 9), (4, 6), (2, 14), (1, 14)]
+        shapes = [(8, 2), (3, 9), (4, 6), (2, 14), (1, 14)]
     elif task.target.fma:
-        limits = [(8, 1), (3, 4), (4, 2), (2, 6), (1, 8)]
+        shapes = [(8, 1), (3, 4), (4, 2), (2, 6), (1, 8)]
     else:  # without fused multiply-add, each product needs one more register
-        limits = [(8, 1), (4, 2), (2, 4), (1, 8)]
+        shapes = [(8, 1), (4, 2), (2, 4), (1, 8)]
     fitting = [
-        (count, rows) for count, rows in limits if _fits(count, vectors) and count <= room.vectors
+        (count, rows) for count, rows in shapes if _fits(count, vectors) and count <= limits.vectors
     ]
     wide, limit = next((count, rows) for count, rows in fitting if m <= rows or count <= 3)
-    most = min(room.rows, limit, room.sums // wide)
+    most = min(limits.rows, limit, limits.sums // wide)
     heights = (count for count in HEIGHTS if count <= most)
     return min(heights, key=lambda rows: _cycles(rows, wide, m, k)), wide
 
@@ -473,7 +479,7 @@ def _up(value: int, multiple: int) -> int:
     return -(-value // multiple) * multiple
 
 
-class StepPlan(NamedTuple):
+class ProductStep(NamedTuple):
     """One step of a product: a kernel and its arguments.
 
     `buffers` are numbers of the product's operands (index operands have no buffer), or `SCRATCH`

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gemel.codegen.assembly import BF16, I16, I32, Constant, Value, splat_constant, widened
-from gemel.codegen.contract_emit import Elements, Reader, Tiled, sum_position
+from gemel.codegen.contract_emit import Elements, Reader, TiledKernel, sum_position
 from gemel.codegen.contract_task import FOURS, PAIRS
 from gemel.codegen.frame import i64
 from gemel.dtype import DType, bfloat16, int8, uint8
@@ -30,7 +30,7 @@ class Sum:
     #: How many k of a line share a lane of a panel.
     together = 1
 
-    def __init__(self, kernel: Tiled, factors: tuple[int, int], terms: list[int]) -> None:
+    def __init__(self, kernel: TiledKernel, factors: tuple[int, int], terms: list[int]) -> None:
         self.kernel = kernel
         self.factors = factors
         self.terms = terms
@@ -92,10 +92,14 @@ class Pairs(Grouped):
 
     together = PAIRS
 
-    def __init__(self, kernel: Tiled, factors: tuple[int, int], terms: list[int]) -> None:
+    def __init__(self, kernel: TiledKernel, factors: tuple[int, int], terms: list[int]) -> None:
         super().__init__(kernel, factors, terms)
         kinds = [operand.dtype for operand in kernel.program.operands[:2]]
-        if not self.is_of_products or kinds != [bfloat16] * 2 or not kernel.program.way.bf16:
+        if (
+            not self.is_of_products
+            or kinds != [bfloat16] * 2
+            or not kernel.program.parsed_schedule.bf16
+        ):
             raise CompileError(f"only bfloat16 lies in pairs\n{kernel.program.text}")
 
     def lying(self, number: int) -> Reader:
@@ -119,13 +123,13 @@ class Fours(Grouped):
 
     together = FOURS
 
-    def __init__(self, kernel: Tiled, factors: tuple[int, int], terms: list[int]) -> None:
+    def __init__(self, kernel: TiledKernel, factors: tuple[int, int], terms: list[int]) -> None:
         super().__init__(kernel, factors, terms)
         kinds = [operand.dtype for operand in kernel.program.operands[:2]]
         if not self.is_of_products or any(kind not in (int8, uint8) for kind in kinds):
             raise CompileError(f"only bytes lie in groups of four\n{kernel.program.text}")
         self.signed = [kind is int8 for kind in kinds]
-        self.is_native = kernel.program.way.vnni
+        self.is_native = kernel.program.parsed_schedule.vnni
         # If both are signed, 128 is added to the bytes of rows to make them unsigned. What that
         # adds to the sums is computed by `more` and subtracted in the end.
         if self.is_native and all(self.signed):
@@ -173,10 +177,10 @@ class Fours(Grouped):
     def _by_four(self, total: Value, *factors: Value) -> Value:
         """Bytes widened to 32 bits, one of the four after another."""
         builder = self.kernel.builder
-        for place in range(self.together):
+        for byte in range(self.together):
             wide = []
             for value, signed in zip(factors, self.signed, strict=True):
-                high = builder.shl(value, self._splat(24 - 8 * place))
+                high = builder.shl(value, self._splat(24 - 8 * byte))
                 wide.append((builder.ashr if signed else builder.lshr)(high, self._splat(24)))
             total = builder.add(total, builder.mul(*wide))
         return total
@@ -186,7 +190,7 @@ class Fours(Grouped):
 KINDS: dict[int, type[Sum]] = {1: Sum, **{kind.together: kind for kind in (Pairs, Fours)}}
 
 
-def sum_of(kernel: Tiled) -> Sum:
+def sum_of(kernel: TiledKernel) -> Sum:
     """The sum of a kernel. Raises `CompileError` if its terms do not have two factors each."""
     program, analysis = kernel.program, kernel.analysis
     (made,) = program.code[sum_position(program)].arguments

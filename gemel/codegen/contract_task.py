@@ -38,7 +38,7 @@ WINDOWS_PAIRED = 17
 MANY_PAIRED = 4096
 
 
-class Form(NamedTuple):
+class WindowForm(NamedTuple):
     """How panels of windows are made, see `contract_windows`. With ``rows`` a vector is assembled
     from `runs` runs of neighbours, whose elements are `step` apart."""
 
@@ -52,15 +52,15 @@ class Form(NamedTuple):
         return f"{self.way}-{self.runs}-{self.step}" if self.way == "rows" else self.way
 
     @staticmethod
-    def parse(text: str) -> Form:
+    def parse(text: str) -> WindowForm:
         """The form of this text. Raises `UnknownNameError`."""
         way, *numbers = text.split("-")
         if len(numbers) != 2 * (way == "rows") or not all(map(str.isdigit, numbers)):
             raise unknown_name("form of windows", text, ("rows-1-1", "turned", "gathered"))
-        return Form(way, *map(int, numbers))
+        return WindowForm(way, *map(int, numbers))
 
 
-class Several(NamedTuple):
+class WindowAxes(NamedTuple):
     """A second operand whose k or lines run along several axes: windows over an image.
 
     `k` and `n` have (extent, stride) of three axes each, the outermost first. `form` says how
@@ -74,7 +74,7 @@ class Several(NamedTuple):
     together: int = 1
 
     @staticmethod
-    def of(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> Several | None:
+    def of(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> WindowAxes | None:
         """How to make panels; None if there is no way, so the operand has to be copied first."""
         if max(len(k), len(n)) > 3 or any(extent == 0 for extent, _ in (*k, *n)):
             return None
@@ -83,7 +83,7 @@ class Several(NamedTuple):
             # The depth of panels is counted along the first axis; squares lie along the last.
             form, k = ("turned", [ONE, ONE, *k]) if k[0][0] <= DEPTH else ("gathered", k)
         k = [*k[:1], ONE, *k[1:]] if len(k) < 3 else k
-        found = Several(form, (*k, *[ONE] * (3 - len(k))), (*[ONE] * (3 - len(n)), *n))
+        found = WindowAxes(form, (*k, *[ONE] * (3 - len(k))), (*[ONE] * (3 - len(n)), *n))
         return found if found.inner <= DEPTH else None
 
     @property
@@ -109,7 +109,7 @@ def _form(k: list[tuple[int, int]], n: list[tuple[int, int]], lanes: int) -> str
     if stride in (1, 2):
         runs = 1 if len(n) == 1 else 2 if length >= lanes else (lanes - 2) // int(length) + 2
         if runs <= MOST_RUNS:
-            return Form("rows", runs, stride).text
+            return WindowForm("rows", runs, stride).text
     along_k = k and k[-1][1] == 1 and k[-1][0] >= min(TURNED, lanes // 2)
     return "turned" if along_k else "gathered"
 
@@ -145,15 +145,19 @@ class Task(NamedTuple):
         result.
         """
         m, n, k, size = self.m, self.n, self.k, self.dtype.itemsize
-        work = m * n * k * size // (RATE * self.target.width * 4)
+        arithmetic = m * n * k * size // (RATE * self.target.width * 4)
         whole = (m * k + k * n + m * n) * size
         moved = whole // NEAR + maximum(whole - NEAR_BYTES, 0) // FURTHER
-        return 100 + self.batch * maximum(work, moved)
+        return 100 + self.batch * maximum(arithmetic, moved)
 
     def in_buckets(self) -> Task:
         """The same task with m, n and batch replaced by their buckets; k stays."""
         m, n, batch = bucket(self.m), bucket(self.n), bucket(self.batch)
         return self._replace(m=m, n=n, batch=batch)
+
+    def all_in_buckets(self) -> Task:
+        """The same task with all sizes replaced by their buckets."""
+        return self.in_buckets()._replace(k=bucket(self.k))
 
 
 def bucket(extent: int) -> int:
@@ -189,11 +193,11 @@ def pays_in_pairs(task: Task) -> bool:
     return bucket(task.k) >= SHORT_PAIRED
 
 
-def windows_pay_in_pairs(task: Task, several: Several, still: bool) -> bool:
+def windows_pay_in_pairs(task: Task, windows: WindowAxes, still: bool) -> bool:
     """Whether a product of windows is faster in pairs; what shares a lane of the panels must be
     pairs. `still`: if the first factor has to be copied, one copy serves many calls."""
-    length, _ = several.k[several.paired]
+    length, _ = windows.k[windows.paired]
     task = task.in_buckets()
-    if several.form == "gathered" or task.m < WINDOWS_PAIRED or length % 2 != 0:
+    if windows.form == "gathered" or task.m < WINDOWS_PAIRED or length % 2 != 0:
         return False
-    return still or several.paired == 2 or task.batch * task.n >= MANY_PAIRED
+    return still or windows.paired == 2 or task.batch * task.n >= MANY_PAIRED

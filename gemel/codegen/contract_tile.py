@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site
 from gemel.codegen.assembly import Value
-from gemel.codegen.contract_emit import Elements, Range, Tiled, sum_position
+from gemel.codegen.contract_emit import Elements, Range, TiledKernel, sum_position
 from gemel.codegen.contract_sum import sum_of
 from gemel.codegen.frame import i64
 from gemel.codegen.memory import Mask
@@ -28,7 +28,7 @@ CHEAP = frozenset(
 )
 
 
-class Tile(Tiled):
+class SumKernel(TiledKernel):
     """One kernel; a micro-tile is `rows` x `columns`."""
 
     def __init__(self, program: Program, target: Target, rows: int, columns: int) -> None:
@@ -66,7 +66,7 @@ class Tile(Tiled):
 class Epilogue:
     """What a program does with its finished sums, one block of them at a time."""
 
-    def __init__(self, kernel: Tiled) -> None:
+    def __init__(self, kernel: TiledKernel) -> None:
         analysis = kernel.analysis
         self.kernel = kernel
         self.sum = sum_position(kernel.program)
@@ -78,7 +78,7 @@ class Epilogue:
         """Sets the operands' addresses; those of the product's two factors are not needed."""
         self.bases = [None, None, *bases[2:]]
 
-    def ask(self, where: tuple[Value, Value], rows: int, vectors: int) -> None:
+    def prefetch(self, where: tuple[Value, Value], rows: int, vectors: int) -> None:
         """Prefetches what a micro-tile reads at its end."""
         kernel, builder = self.kernel, self.kernel.builder
         code = kernel.program.code
@@ -89,8 +89,8 @@ class Epilogue:
             for i in range(rows):
                 base = self._bases(builder.add(where[0], i64(i)))[n]
                 for v in range(vectors):
-                    place = builder.add(where[1], i64(v * kernel.lanes))
-                    kernel.prefetch(memory.element(builder, base, place, operand.dtype))
+                    index = builder.add(where[1], i64(v * kernel.lanes))
+                    kernel.prefetch(memory.element(builder, base, index, operand.dtype))
 
     def is_short(self, count: int) -> bool:
         """Whether the code is short enough to be repeated for `count` vectors."""
@@ -102,7 +102,8 @@ class Epilogue:
     ) -> None:
         """Finishes whole rows held in registers, `vectors` per row. Where masks cost something, no
         column is missing."""
-        lanes, masks = self.kernel.lanes, [None] * vectors
+        lanes = self.kernel.lanes
+        masks: list[Mask] = [None] * vectors
         if self.kernel.has_free_masks:
             masks = self.kernel.masks(columns, vectors, lanes)
         bases = self._bases(where[0])
@@ -164,6 +165,6 @@ class Epilogue:
         """Runs the epilogue for the sums of a row from a column on."""
         kernel = self.kernel
         for v, (value, mask) in enumerate(zip(values, masks, strict=True)):
-            place = kernel.builder.add(column, i64(v * lanes))
-            site = Site(kernel.access, bases, place, lanes, mask)
+            index = kernel.builder.add(column, i64(v * lanes))
+            site = Site(kernel.access, bases, index, lanes, mask)
             kernel.access.print(self.steps, site, {**kernel.fixed, self.sum: value})

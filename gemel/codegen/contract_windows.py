@@ -15,9 +15,9 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.codegen.assembly import I32, I64, Constant, Value, splat_constant, widened
-from gemel.codegen.contract_emit import Range, Reader, Tiled
-from gemel.codegen.contract_plan import NEAR_PLACES
-from gemel.codegen.contract_task import Form
+from gemel.codegen.contract_emit import Range, Reader, TiledKernel
+from gemel.codegen.contract_plan import NEAR_ELEMENTS
+from gemel.codegen.contract_task import WindowForm
 from gemel.codegen.frame import Carried, i64
 from gemel.codegen.memory import transposed
 from gemel.codegen.program import ROWS
@@ -34,7 +34,7 @@ PAST = 16
 class PanelRoom:
     """Room on the kernel's stack for panels of these many columns and k."""
 
-    def __init__(self, kernel: Tiled, columns: int, depth: int, least: int = 1) -> None:
+    def __init__(self, kernel: TiledKernel, columns: int, depth: int, least: int = 1) -> None:
         """`least`: room for at least this many panels of the full depth."""
         self.kernel, self.columns, self.least = kernel, columns, least
         self.room = least * (depth + PAST)
@@ -44,7 +44,7 @@ class PanelRoom:
         """How many columns of panels are made together: with few k, as many as stay in the
         cache."""
         builder, whole = self.kernel.builder, i64(self.columns)
-        near = builder.udiv(i64(NEAR_PLACES), builder.mul(depth[1], whole))
+        near = builder.udiv(i64(NEAR_ELEMENTS), builder.mul(depth[1], whole))
         most = builder.udiv(i64(self.room), self._height(depth))
         panels = self.kernel.maximum(i64(self.least), builder.minimum(near, most))
         return builder.mul(panels, whole)
@@ -61,11 +61,11 @@ class Windows:
     """Where the elements of b lie, and how a panel of them is made."""
 
     def __init__(
-        self, kernel: Tiled, reader: Reader, form: str, columns: int, together: int = 1
+        self, kernel: TiledKernel, reader: Reader, form: str, columns: int, together: int = 1
     ) -> None:
-        """`together`: how many neighbours along an axis of k (`Several.paired`) share a lane, 1 or
-        2. Depths are counted in lanes."""
-        way, self.runs, self.step = Form.parse(form)
+        """`together`: how many neighbours along an axis of k (`WindowAxes.paired`) share a lane, 1
+        or 2. Depths are counted in lanes."""
+        way, self.runs, self.step = WindowForm.parse(form)
         rows = self._rows if together == 1 else self._pairs
         ways = {"rows": rows, "turned": self._turned, "gathered": self._gathered}
         self.together = together
@@ -169,10 +169,10 @@ class Windows:
         """Assembles one vector from its runs."""
         kernel, reader, lanes = self.kernel, self.reader, self.kernel.lanes
         parts: list[Any] = [None] * self.step
-        for pointer, masks in runs:
-            place = reader.at(pointer, away)
+        for start, masks in runs:
+            pointer = reader.at(start, away)
             for part, mask in enumerate(masks):
-                here = reader.at(place, part * lanes) if part else place
+                here = reader.at(pointer, part * lanes) if part else pointer
                 parts[part] = reader.stored(here, mask=mask, other=parts[part])
         if self.step == 1:
             return reader.converted(parts[0])
@@ -200,11 +200,12 @@ class Windows:
             line, beside = self._line(k), builder.add(away, self.values["k_stride0"])
             for number, runs in enumerate(vectors):
                 low, high = (
-                    builder.zext(self._put_together(runs, place), whole) for place in (away, beside)
+                    builder.zext(self._put_together(runs, offset), whole)
+                    for offset in (away, beside)
                 )
                 pair = builder.or_(low, builder.shl(high, half))
-                place = kernel.at(line, number * lanes)
-                kernel.store(builder.bitcast(pair, kernel.vector), place)
+                pointer = kernel.at(line, number * lanes)
+                kernel.store(builder.bitcast(pair, kernel.vector), pointer)
             return []
 
         self._each(count, [], each)
@@ -283,8 +284,7 @@ class Windows:
         for first in range(0, self.columns, lanes):
             vector: Value = Constant(widened(I64, lanes), "undef")
             for lane in range(lanes):
-                place = Constant(I32, lane)
-                vector = builder.insert_element(vector, offsets[first + lane], place)
+                vector = builder.insert_element(vector, offsets[first + lane], Constant(I32, lane))
             vectors.append(vector)
 
         def each(away: Value, k: Value, _: Carried) -> Carried:

@@ -36,6 +36,6 @@ class Either(Loops):
             return
         with self.builder.if_else(ways[0].pays()) as (pays, otherwise):
             with pays:
-                ways[0].walk(bases)
+                ways[0].run(bases)
             with otherwise:
                 self._first_that_pays(ways[1:], bases)

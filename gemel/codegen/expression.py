@@ -61,13 +61,13 @@ class Printer:
     def emit(
         self,
         instructions: Sequence[Instruction],
-        place: Any = None,
+        site: Any = None,
         given: Values | None = None,
         only: Iterable[int] | None = None,
     ) -> Values:
         """Values by the position of their instruction: the given ones and those computed.
 
-        An instruction of `BEYOND` calls the method of `place` with its name, passing the
+        An instruction of `BEYOND` calls the method of `site` with its name, passing the
         instruction's attribute (for a scan: its position) and arguments. `load`, `scalar` and
         `gather` return values in register form, with one lane or all, `scan` with all lanes;
         `store`, `scatter_add` and `check` return nothing. `given` holds values known beforehand,
@@ -82,18 +82,18 @@ class Printer:
                 last.append(position)
             elif position not in values:
                 reaches = step.name in BEYOND
-                found = self._asked(place, position) if reaches else self._compute(step)
+                found = self._asked(site, position) if reaches else self._compute(step)
                 if found is not None:
                     values[position] = found
         for position in last:
-            self._asked(place, position)
+            self._asked(site, position)
         return values
 
-    def _asked(self, place: Any, position: int) -> Any:
-        """The result of the method of `place` for this instruction."""
+    def _asked(self, site: Any, position: int) -> Any:
+        """The result of the method of `site` for this instruction."""
         step = self._code[position]
         attribute = position if step.name == "scan" else step.attribute
-        return getattr(place, step.name)(attribute, *(self._values[a] for a in step.arguments))
+        return getattr(site, step.name)(attribute, *(self._values[a] for a in step.arguments))
 
     # -- one instruction ------------------------------------------------------------------------
 

@@ -46,46 +46,47 @@ class Frame:
         #: to step every address, which is a third of its time. That helps only loops over few
         #: reduced positions and loops that read elements one by one.
         strides = [operand.stride_class for operand in program.operands]
-        reduces_vectors = program.inner > 0 and program.lanes == OUTER
+        reduces_vectors = program.inner > 0 and program.vectors_along == OUTER
         is_scattered = not target.small_masks and STRIDED in strides
         self.hides_steps = program.in_tiles or not (reduces_vectors or is_scattered)
 
     def enter(self) -> Bases:
         """Loads the kernel's arguments and computes what depends on nothing else."""
         program, analysis = self.program, self.analysis
-        used = self._used()
+        used = self.used_operands()
         if any(program.code[p].name == "check" for p in analysis.live):
             self.access.watch()
         self.extents = [self.integer(dimension) for dimension in range(program.rank)]
         for operand in used:
             for dimension in range(program.rank):
                 if program.known_stride(operand, dimension) is None:
-                    place = program.stride_at(operand, dimension)
-                    self.access.strides[operand, dimension] = self.integer(place)
-        self.access.extra = [self.integer(place) for place in program.extras]
+                    position = program.stride_at(operand, dimension)
+                    self.access.strides[operand, dimension] = self.integer(position)
+        self.access.extra = [self.integer(position) for position in program.extras]
         self.fixed = self.access.printer(1).emit(program.code, self, only=analysis.fixed())
         return [self._base(i) if i in used else None for i in range(len(program.operands))]
 
-    def _used(self) -> set[int]:
+    def used_operands(self) -> set[int]:
+        """The numbers of the operands that the kernel reads or writes."""
         # Kernels that work in tiles access their first two operands themselves.
         read = {0, 1} if self.program.in_tiles else set()
         steps = (self.program.code[position] for position in self.analysis.live)
         return read | {step.operand for step in steps if step.operand is not None}
 
-    def integer(self, place: int) -> Value:
-        """The run-time integer at this place."""
-        pointer = self.builder.gep(Value(POINTER, "%integers"), i64(place), I64)
+    def integer(self, position: int) -> Value:
+        """The run-time integer at this position."""
+        pointer = self.builder.gep(Value(POINTER, "%integers"), i64(position), I64)
         return self.builder.load(pointer, I64, 8)
 
-    def buffer(self, place: int) -> Value:
-        """The address of the buffer at this place."""
-        pointer = self.builder.gep(Value(POINTER, "%buffers"), i64(place), POINTER)
+    def buffer(self, number: int) -> Value:
+        """The address of the buffer at this number."""
+        pointer = self.builder.gep(Value(POINTER, "%buffers"), i64(number), POINTER)
         return self.builder.load(pointer, POINTER, 8)
 
-    def scalar(self, place: int) -> Value:
+    def scalar(self, number: int) -> Value:
         """The run-time scalar of this number."""
-        dtype, passed = self.program.scalars[place], dtypes.int64
-        value = self.integer(self.program.integers + place)
+        dtype, passed = self.program.scalars[number], dtypes.int64
+        value = self.integer(self.program.first_scalar + number)
         if dtype.kind == "f":
             value, passed = self.builder.bitcast(value, F64), dtypes.float64
         return self.access.printer(1).cast(value, passed, dtype)

@@ -83,8 +83,8 @@ def undefined_symbols(code: bytes) -> set[str]:
             continue
         strings = struct.unpack_from("<IIQQQQIIQQ", code, sections + head[6] * width)[4]
         # The first symbol is empty by definition.
-        for place in range(head[4] + 24, head[4] + head[5], 24):
-            name, _, _, section = struct.unpack_from("<IBBH", code, place)
+        for offset in range(head[4] + 24, head[4] + head[5], 24):
+            name, _, _, section = struct.unpack_from("<IBBH", code, offset)
             if section == 0:
                 end = code.index(b"\0", strings + name)
                 found.add(code[strings + name : end].decode())

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
-from gemel.codegen.analysis import Pass
+from gemel.codegen.analysis import Sweep
 from gemel.codegen.assembly import I1, Constant, Module, Value
 from gemel.codegen.frame import Body, Carried, Frame, i64
 from gemel.codegen.largest import spared
@@ -28,9 +28,9 @@ from gemel.dtype import DType
 
 #: How many rows ahead cache lines are prefetched if columns are reduced.
 AHEAD = 16
-#: Each pass goes over this many rows before the next pass does, if these rows have at most this
+#: Each sweep goes over this many rows before the next sweep does, if these rows have at most this
 #: many elements: the first number is for arrays of `FAR` elements or more, the second for smaller.
-GROUP, PLACES = 8, (1536, 8192)
+GROUP, GROUP_ELEMENTS = 8, (1536, 8192)
 #: If the arrays have MANY elements together, they exceed the second-level cache, and lines of
 #: later rows are prefetched; if the rows have FAR elements, they exceed the third.
 MANY, FAR = 1 << 18, 1 << 20
@@ -40,16 +40,15 @@ Inside = Callable[[Bases], None]
 #: Some vectors from an index on: how many, with how many lanes, and where they end if they may
 #: reach past the end.
 Vectors = Callable[[Value, int, int, "Value | None", Carried], Carried]
-
 #: One inner position: maps its bases, its number and the states before it to those after it.
 Row = Callable[[Bases, Value, list[State]], list[State]]
 
 
-class Course(NamedTuple):
-    """A pass over inner positions: its work, and the initial states of its reductions."""
+class Reducer(NamedTuple):
+    """A sweep, and the initial states of its reductions."""
 
-    work: Pass
-    states: list[State]
+    sweep: Sweep
+    initial: list[State]
 
 
 class Loops(Frame):
@@ -60,12 +59,12 @@ class Loops(Frame):
         program = self.program
         in_memory = (operand.dtype for operand in program.operands if operand.role != INDEX)
         self.masks = self.lanes > 1 and target.has_masks_for(in_memory)
-        #: Whether all arrays together have `MANY` elements, and how many rows each pass goes over.
+        #: Whether all arrays together have `MANY` elements, and how many rows each sweep goes over.
         self.many: Value = Constant(I1, 0)
         self._apart = i64(1)
         #: Whether columns that are far away are read by strips instead.
         self.by_strips = False
-        #: Values of a group's rows that later passes need: their address and their dtype.
+        #: Values of a group's rows that later sweeps need: their address and their dtype.
         self._rooms: dict[int, tuple[Value, DType]] = {}
         self.reductions = {
             position: Accumulator(str(step.attribute), program.code[step.arguments[0]].dtype)
@@ -85,15 +84,15 @@ class Loops(Frame):
     def run(self, bases: Bases) -> None:
         """All loops, in the program's schedule."""
         program = self.program
-        if program.lanes != OUTER:
+        if program.vectors_along != OUTER:
             known = sorted(set().union(*self.analysis.known_later()))
             spilled = [(p, program.code[p].dtype) for p in known]
             self._rooms = {p: (memory.room(self.builder, d, GROUP), d) for p, d in spilled}
             self.run_rows(bases, self._rows_inner, program.outer - 1)
         elif any(operand.stride_class == ACROSS for operand in program.operands):
-            self.run_rows(bases, Squares(self).walk, program.outer - 2)
+            self.run_rows(bases, Squares(self).run, program.outer - 2)
         else:
-            self.run_rows(bases, self._row, program.outer - 1)
+            self.run_rows(bases, self.outer_row, program.outer - 1)
 
     def run_rows(
         self, bases: Bases, rows: Callable[[Value, Value, Bases], None], dimension: int
@@ -123,29 +122,29 @@ class Loops(Frame):
 
         self.each(begin, end, 1, once)
 
-    def _site(self, bases: Bases, index: Value, copy: int, lanes: int, stop: Value | None) -> Site:
+    def site(self, bases: Bases, index: Value, copy: int, lanes: int, stop: Value | None) -> Site:
         """The `copy`th vector from an index on. If it may reach past `stop`, the lanes from there
         on are masked."""
-        place = self.builder.add(index, i64(copy * lanes))
+        start = self.builder.add(index, i64(copy * lanes))
         mask = None
         if stop is not None:
-            mask = memory.first(self.builder, self.builder.sub(stop, place), lanes)
-        return Site(self.access, bases, place, lanes, mask)
+            mask = memory.first_lanes(self.builder, self.builder.sub(stop, start), lanes)
+        return Site(self.access, bases, start, lanes, mask)
 
-    def _along(
+    def vector_loop(
         self,
         start: Value,
         stop: Value,
         copies: int,
         carried: Carried,
         body: Vectors,
-        course: Course | None = None,
+        reducer: Reducer | None = None,
         tail: int = 1,
         fewer: int = 0,
     ) -> Carried:
         """The loop along the vector: `body(index, copies, lanes, stop, carried)`.
 
-        Whole groups of `copies` vectors come first; with a `course` they start at 0 and are summed
+        Whole groups of `copies` vectors come first; with a `reducer` they start at 0 and are summed
         in blocks. Of the rest, if `fewer` is not 0, whole groups of `fewer` vectors are next. What
         then remains is processed `tail` vectors at a time under masks, if the target has them.
         """
@@ -158,8 +157,8 @@ class Loops(Frame):
             return self.loop(start, stop, i64(1), carried, call(1, 1))
         size = copies * self.lanes
         middle = self._last_whole(start, stop, size)
-        if course is not None:
-            carried = self._blocks(middle, size, carried, call(copies, self.lanes), course, 1)
+        if reducer is not None:
+            carried = self.block_loop(middle, size, carried, call(copies, self.lanes), reducer, 1)
         else:
             carried = self.loop(start, middle, i64(size), carried, call(copies, self.lanes))
         if fewer:
@@ -186,25 +185,25 @@ class Loops(Frame):
 
     # -- lanes along the last outer dimension -----------------------------------------------------
 
-    def _row(self, start: Value, stop: Value, bases: Bases) -> None:
+    def outer_row(self, start: Value, stop: Value, bases: Bases) -> None:
         """The vector loop at one position of the other outer dimensions."""
         site = Site(self.access, bases)
-        self.many = self._are_many(2 * self._copies_outer() * self.lanes)
+        self.many = self._are_many(2 * self.outer_copies() * self.lanes)
         given = self.access.print(self.analysis.row(), site, self.fixed)
 
         def body(index: Value, copies: int, lanes: int, stop: Value | None, _: Carried) -> Carried:
-            sites = [self._site(bases, index, copy, lanes, stop) for copy in range(copies)]
+            sites = [self.site(bases, index, copy, lanes, stop) for copy in range(copies)]
             self._points_outer(sites, given)
             return []
 
-        copies = self._copies_outer()
-        # A walk along columns waits for memory, so a second vector takes no extra time. But if rows
-        # are written, loads in the next row would wait for what a masked store leaves out.
+        copies = self.outer_copies()
+        # A sweep along columns waits for memory, so a second vector takes no extra time. But if
+        # rows are written, loads in the next row would wait for what a masked store leaves out.
         writes = any(o.role == OUTPUT and o.varies for o in self.program.operands)
         pairs = self.program.inner > 0 and copies > 1
         fewer = 2 if pairs and writes else 0
         tail = 2 if pairs and not writes else 1
-        self._along(start, stop, copies, [], body, tail=tail, fewer=fewer)
+        self.vector_loop(start, stop, copies, [], body, tail=tail, fewer=fewer)
 
     def _are_many(self, above: int = 0) -> Value:
         """Whether the arrays have `MANY` elements, over the last outer and all inner dimensions,
@@ -213,17 +212,17 @@ class Loops(Frame):
         arrays = sum(o.varies and o.role != INDEX for o in self.program.operands)
         enough = builder.icmp_signed(">", rows[0], i64(above))
         # The conditions are combined into one number, so that loops test only one.
-        places = builder.select(enough, reduce(builder.mul, rows), i64(0))
-        return builder.icmp_signed(">=", places, i64(MANY // max(1, arrays)))
+        elements = builder.select(enough, reduce(builder.mul, rows), i64(0))
+        return builder.icmp_signed(">=", elements, i64(MANY // max(1, arrays)))
 
-    def _copies_outer(self) -> int:
+    def outer_copies(self) -> int:
         cost = self.analysis.cost(sorted(self.analysis.live))
         if self.program.inner:
             return 4 if cost <= 48 and len(self.reductions) <= 2 else 1
         return 4 if cost <= 12 else 2 if cost <= 40 else 1
 
     def _points_outer(self, sites: list[Site], row: Values) -> None:
-        """Some vectors of outer positions, with all passes over the inner dimensions."""
+        """Some vectors of outer positions, with all sweeps over the inner dimensions."""
         analysis = self.analysis
         given = [row for _ in sites]
         for stage in range(analysis.last + 2):
@@ -233,30 +232,31 @@ class Loops(Frame):
                 for site, values in zip(sites, given, strict=True)
             ]
             if stage <= analysis.last:
-                self._pass_outer(analysis.passes[stage], sites, given)
+                self._sweep_outer(analysis.sweeps[stage], sites, given)
 
-    def _pass_outer(self, work: Pass, sites: list[Site], given: list[Values]) -> None:
-        lanes, carrying = sites[0].lanes, [*work.reductions, *work.scans]
-        course = Course(work, [self.reductions[p].identity(lanes) for _ in sites for p in carrying])
-        one_row = self.row_of(work, sites, given)
+    def _sweep_outer(self, sweep: Sweep, sites: list[Site], given: list[Values]) -> None:
+        lanes, carrying = sites[0].lanes, [*sweep.reductions, *sweep.scans]
+        states = [self.reductions[p].identity(lanes) for _ in sites for p in carrying]
+        reducer = Reducer(sweep, states)
+        one_row = self.row_of(sweep, sites, given)
 
         def body(bases: Bases, flat: Value, held: list[State]) -> list[State]:
             if not self.by_strips:
-                self.ask_early(work, bases, sites)
+                self.prefetch_ahead(sweep, bases, sites)
             return one_row(bases, flat, held)
 
-        finals = iter(self._inner_walk(course, self.program.inner, sites[0].bases, body))
+        finals = iter(self._inner_walk(reducer, self.program.inner, sites[0].bases, body))
         for number, values in enumerate(given):
             own = {p: self.reductions[p].result(self.builder, next(finals)) for p in carrying}
             given[number] = {**values, **own}
 
-    def row_of(self, work: Pass, sites: list[Site], given: list[Values]) -> Row:
-        """A pass at one inner position, at several sites: returns its states after the position."""
-        lanes, carrying = sites[0].lanes, [*work.reductions, *work.scans]
+    def row_of(self, sweep: Sweep, sites: list[Site], given: list[Values]) -> Row:
+        """A sweep at one inner position and several sites; returns the states after it."""
+        lanes, carrying = sites[0].lanes, [*sweep.reductions, *sweep.scans]
         count = len(carrying)
 
         def body(bases: Bases, flat: Value, held: list[State]) -> list[State]:
-            shared = self.access.print(work.uniform, Site(self.access, bases), self._shared(given))
+            shared = self.access.print(sweep.uniform, Site(self.access, bases), self._shared(given))
 
             def one(number: int) -> tuple[Site, Values]:
                 site = sites[number]
@@ -268,35 +268,35 @@ class Loops(Frame):
                     own[slot] = kind.join(self.builder, own[slot], next_one)
                     return own[slot][0]
 
-                place = Site(self.access, bases, site.index, lanes, site.mask, scan)
-                values = {**given[number], **{p: shared[p] for p in work.uniform if p in shared}}
-                found = self.access.print_pass(work, place, values)
-                self.take_in(work, found, own, 0, flat, lanes)
+                inner = Site(self.access, bases, site.index, lanes, site.mask, scan)
+                values = {**given[number], **{p: shared[p] for p in sweep.uniform if p in shared}}
+                found = self.access.print_sweep(sweep, inner, values)
+                self.accumulate(sweep, found, own, 0, flat, lanes)
                 held[number * count : (number + 1) * count] = own
-                return place, found
+                return inner, found
 
-            self.at_sites(work, len(sites), one)
+            self.at_sites(sweep, len(sites), one)
             return held
 
         return body
 
-    def ask_early(self, work: Pass, bases: Bases, sites: list[Site]) -> None:
+    def prefetch_ahead(self, sweep: Sweep, bases: Bases, sites: list[Site]) -> None:
         """Prefetches what will be read some rows later, if the arrays are large. Only part of each
         row is read at a time, so the processor's own prefetchers do not predict it."""
         builder = self.builder
-        for number, operand in self._running(work):
+        for number, operand in self._streamed(sweep):
             stride = self.access.strides[number, self.program.rank - 1]
             apart = max(1, memory.CACHE_LINE // (sites[0].lanes * operand.dtype.itemsize))
             with builder.if_then(self.many, likely=False):
                 for site in sites[::apart]:
                     ahead = builder.add(builder.mul(stride, i64(AHEAD)), site.index)
-                    place = memory.element(builder, bases[number], ahead, operand.dtype)
-                    self.prefetch(place, 2)
+                    pointer = memory.element(builder, bases[number], ahead, operand.dtype)
+                    self.prefetch(pointer, 2)
 
-    def _running(self, work: Pass) -> list[tuple[int, Operand]]:
-        """The inputs that a pass reads contiguously."""
+    def _streamed(self, sweep: Sweep) -> list[tuple[int, Operand]]:
+        """The inputs that a sweep reads contiguously."""
         code, operands = self.program.code, self.program.operands
-        read = {code[p].operand for p in work.varying if code[p].name == "load"}
+        read = {code[p].operand for p in sweep.varying if code[p].name == "load"}
         found = ((n, o) for n, o in enumerate(operands) if n in read and o.varies)
         return [(n, o) for n, o in found if (o.role, o.stride_class) == (INPUT, CONTIGUOUS)]
 
@@ -304,8 +304,8 @@ class Loops(Frame):
         """The values that scalar instructions may use: those that are the same in all lanes."""
         return {p: v for p, v in given[0].items() if not self.analysis.vector[p]}
 
-    def at_sites(self, work: Pass, count: int, one: Callable[[int], tuple[Site, Values]]) -> None:
-        """Prints a pass at several sites, interleaved; `one` prints it at one site and returns the
+    def at_sites(self, sweep: Sweep, count: int, one: Callable[[int], tuple[Site, Values]]) -> None:
+        """Prints a sweep at several sites, interleaved; `one` prints it at one site and returns the
         site and the values."""
         printed = []
         with self.builder.interleaving() as part:
@@ -313,11 +313,11 @@ class Loops(Frame):
                 part()
                 printed.append(one(number))
         for site, found in printed:
-            self.access.spill(work, site, found)
+            self.access.spill(sweep, site, found)
 
-    def take_in(
+    def accumulate(
         self,
-        work: Pass,
+        sweep: Sweep,
         found: Values,
         states: list[State],
         slot: int,
@@ -326,9 +326,9 @@ class Loops(Frame):
         mask: Value | None = None,
         step: int = 0,
     ) -> None:
-        """Adds the values of a pass to the states of its reductions, from `slot` on; see
+        """Adds the values of a sweep to the states of its reductions, from `slot` on; see
         `Accumulator.value`."""
-        for own, position in enumerate(work.reductions, slot):
+        for own, position in enumerate(sweep.reductions, slot):
             kind = self.reductions[position]
             value = splat(self.builder, found[self.program.code[position].arguments[0]], lanes)
             state = kind.value(self.builder, value, where, mask, step)
@@ -336,7 +336,7 @@ class Loops(Frame):
 
     def _inner_walk(
         self,
-        course: Course,
+        reducer: Reducer,
         stop: int,
         first: Bases,
         body: Row,
@@ -346,61 +346,61 @@ class Loops(Frame):
 
         def walk(number: int, bases: Bases, flat: Value, held: Carried) -> Carried:
             if number == stop:
-                return flatten(body(bases, flat, unflatten(held, course.states)))
+                return flatten(body(bases, flat, unflatten(held, reducer.initial)))
             dimension = self.program.outer + number
             extent = self.extents[dimension]
 
             def once(index: Value, held: Carried) -> Carried:
                 inside = self.advance(bases, dimension, index)
-                place = self.builder.add(self.builder.mul(flat, extent), index)
-                return walk(number + 1, inside, place, held)
+                position = self.builder.add(self.builder.mul(flat, extent), index)
+                return walk(number + 1, inside, position, held)
 
             if number + 1 == self.program.inner:
-                return self._blocks(extent, 1, held, once, course, 2)
+                return self.block_loop(extent, 1, held, once, reducer, 2)
             return self.loop(i64(0), extent, i64(1), held, once)
 
-        return unflatten(walk(0, first, i64(0), flatten(course.states)), course.states)
+        return unflatten(walk(0, first, i64(0), flatten(reducer.initial)), reducer.initial)
 
-    def _blocks(
-        self, stop: Value, step: int, carried: Carried, body: Body, course: Course, levels: int
+    def block_loop(
+        self, stop: Value, step: int, carried: Carried, body: Body, reducer: Reducer, levels: int
     ) -> Carried:
         """A loop from 0 in which floating-point sums are sums of the sums of blocks, nested
         `levels` deep."""
-        kinds = [self.reductions[p] for p in course.work.reductions]
-        if course.work.scans or not any(kind.blocked for kind in kinds):
+        kinds = [self.reductions[p] for p in reducer.sweep.reductions]
+        if reducer.sweep.scans or not any(kind.blocked for kind in kinds):
             return self.loop(0, stop, step, carried, body)
-        kinds *= len(course.states) // len(kinds)
+        kinds *= len(reducer.initial) // len(kinds)
         return in_blocks(self.builder, kinds, self.loop, stop, step, carried, body, levels)
 
     # -- lanes along the last inner dimension -----------------------------------------------------
 
     def _rows_inner(self, start: Value, stop: Value, bases: Bases) -> None:
-        """Outer positions in groups; each pass goes over the whole group before the next pass
+        """Outer positions in groups; each sweep goes over the whole group before the next sweep
         begins. While one row waits for the combination of its lanes, the processor works on other
         rows."""
         builder, program = self.builder, self.program
         known = self.analysis.known_later()
         size = reduce(builder.mul, self.extents[program.outer :])
-        places = builder.mul(self.extents[program.outer - 1], size)
+        elements = builder.mul(self.extents[program.outer - 1], size)
         self.many = self._are_many()
-        far = builder.icmp_signed(">=", places, i64(FAR))
-        longest = builder.select(far, *(i64(most // GROUP) for most in PLACES))
+        far = builder.icmp_signed(">=", elements, i64(FAR))
+        longest = builder.select(far, *(i64(most // GROUP) for most in GROUP_ELEMENTS))
         most = builder.select(builder.icmp_signed("<=", size, longest), i64(GROUP), i64(1))
         self._apart = most = most if self._rooms else i64(GROUP)
 
         def one(stage: int, first: Value, row: Value) -> None:
-            def place(p: int) -> Value:
+            def pointer(p: int) -> Value:
                 room, dtype = self._rooms[p]
                 return memory.element(builder, room, row, dtype)
 
             inside = self.advance(bases, program.outer - 1, builder.add(first, row))
             before = known[stage - 1] if stage else set()
             given = {
-                p: memory.load(builder, place(p), self._rooms[p][1], 1) for p in sorted(before)
+                p: memory.load(builder, pointer(p), self._rooms[p][1], 1) for p in sorted(before)
             }
             found = self._point_inner(stage, inside, {**self.fixed, **given})
             for p in sorted(known[stage] - before) if stage < len(known) else ():
-                memory.store(builder, found[p], place(p), self._rooms[p][1], 1)
+                memory.store(builder, found[p], pointer(p), self._rooms[p][1], 1)
 
         def some(first: Value) -> None:
             count = builder.minimum(builder.sub(stop, first), most)
@@ -409,53 +409,53 @@ class Loops(Frame):
 
         self.each(start, stop, most, some)
 
-    def _ask_for_later(self, bases: Bases, index: Value, count: int) -> None:
-        """Prefetches what the first pass will read of the rows after the current group, `count`
-        elements from an index on. Otherwise that pass would wait for all of it at once."""
+    def _prefetch_next_group(self, bases: Bases, index: Value, count: int) -> None:
+        """Prefetches what the first sweep will read of the rows after the current group, `count`
+        elements from an index on. Otherwise that sweep would wait for all of it at once."""
         builder = self.builder
         with builder.if_then(self.many):
-            for number, operand in self._running(self.analysis.passes[0]):
+            for number, operand in self._streamed(self.analysis.sweeps[0]):
                 stride = self.access.strides[number, self.program.outer - 1]
                 first = builder.add(builder.mul(stride, self._apart), index)
-                for place in range(0, count, memory.CACHE_LINE // operand.dtype.itemsize):
-                    ahead = builder.add(first, i64(place))
+                for offset in range(0, count, memory.CACHE_LINE // operand.dtype.itemsize):
+                    ahead = builder.add(first, i64(offset))
                     self.prefetch(memory.element(builder, bases[number], ahead, operand.dtype), 2)
 
     def _point_inner(self, stage: int, bases: Bases, given: Values) -> Values:
-        """One pass at one outer position, with the instructions before it and after the last
-        pass."""
+        """One sweep at one outer position, with the instructions before it and after the last
+        sweep."""
         analysis = self.analysis
         site = Site(self.access, bases)
         given = self.access.print(analysis.point(stage, False), site, given)
         if stage <= analysis.last:
-            given = self._pass_inner(analysis.passes[stage], bases, given)
+            given = self._sweep_inner(analysis.sweeps[stage], bases, given)
         if stage == analysis.last:
             given = self.access.print(analysis.point(stage + 1, False), site, given)
         return given
 
-    def _copies_inner(self, work: Pass) -> int:
-        cost = self.analysis.cost(work.varying)
+    def _copies_inner(self, sweep: Sweep) -> int:
+        cost = self.analysis.cost(sweep.varying)
         if self.analysis.last > 0:  # the work of other rows is interleaved anyway
             return 2 if cost <= 80 else 1
-        if work.reductions:
+        if sweep.reductions:
             return 4 if cost <= 12 else 2 if cost <= 80 else 1
         return 4 if cost <= 12 else 2 if cost <= 40 else 1
 
-    def _pass_inner(self, work: Pass, bases: Bases, given: Values) -> Values:
-        copies, count = self._copies_inner(work), len(work.reductions)
-        kinds = [self.reductions[p] for p in work.reductions]
+    def _sweep_inner(self, sweep: Sweep, bases: Bases, given: Values) -> Values:
+        copies, count = self._copies_inner(sweep), len(sweep.reductions)
+        kinds = [self.reductions[p] for p in sweep.reductions]
         states = [kind.identity(self.lanes) for _ in range(copies) for kind in kinds]
         tail = not self.masks and self.lanes > 1  # elements one by one, with their own states
         if tail:
             states = states + [kind.identity(1) for kind in kinds]
-        course = Course(work, states)
+        reducer = Reducer(sweep, states)
 
         def body(inside: Bases, flat: Value, held: list[State]) -> list[State]:
-            return self._line(course, copies, inside, flat, held, given)
+            return self._line(reducer, copies, inside, flat, held, given)
 
-        finals = self._inner_walk(course, self.program.inner - 1, bases, body)
+        finals = self._inner_walk(reducer, self.program.inner - 1, bases, body)
         found = dict(given)
-        for offset, position in enumerate(work.reductions):
+        for offset, position in enumerate(sweep.reductions):
             kind, end = kinds[offset], copies * count
             total = kind.across(self.builder, joined(self.builder, kind, finals[offset:end:count]))
             if tail:
@@ -465,7 +465,7 @@ class Loops(Frame):
 
     def _line(
         self,
-        course: Course,
+        reducer: Reducer,
         copies: int,
         bases: Bases,
         flat: Value,
@@ -473,24 +473,25 @@ class Loops(Frame):
         given: Values,
     ) -> list[State]:
         """The vector loop at one position of the inner dimensions before the last."""
-        builder, work, extent = self.builder, course.work, self.extents[-1]
-        row = self.access.print(work.uniform, Site(self.access, bases), given)
+        builder, sweep, extent = self.builder, reducer.sweep, self.extents[-1]
+        row = self.access.print(sweep.uniform, Site(self.access, bases), given)
         start = builder.mul(flat, extent)
 
         def body(index: Value, now: int, lanes: int, stop: Value | None, held: Carried) -> Carried:
             current = unflatten(held, states)
-            if work in self.analysis.passes[1:2]:
-                self._ask_for_later(bases, index, now * lanes)
+            if sweep in self.analysis.sweeps[1:2]:
+                self._prefetch_next_group(bases, index, now * lanes)
 
             def one(copy: int) -> tuple[Site, Values]:
-                site = self._site(bases, index, copy, lanes, stop)
-                found = self.access.print_pass(work, site, row)
+                site = self.site(bases, index, copy, lanes, stop)
+                found = self.access.print_sweep(sweep, site, row)
                 where = builder.add(start, site.index)
-                slot = (copies if lanes < self.lanes else copy) * len(work.reductions)
-                self.take_in(work, found, current, slot, where, lanes, site.mask, 1)
+                slot = (copies if lanes < self.lanes else copy) * len(sweep.reductions)
+                self.accumulate(sweep, found, current, slot, where, lanes, site.mask, 1)
                 return site, found
 
-            self.at_sites(work, now, one)
+            self.at_sites(sweep, now, one)
             return flatten(current)
 
-        return unflatten(self._along(i64(0), extent, copies, flatten(states), body, course), states)
+        finals = self.vector_loop(i64(0), extent, copies, flatten(states), body, reducer)
+        return unflatten(finals, states)

@@ -58,7 +58,8 @@ def run(
 
 def _tile(program: Program, integers: Sequence[int], tile: int) -> list[Axis]:
     """The positions of one tile."""
-    tiles = dict(zip(TILES, integers[program.extras[-len(TILES)] : program.integers], strict=True))
+    sizes = integers[program.extras[-len(TILES)] : program.first_scalar]
+    tiles = dict(zip(TILES, sizes, strict=True))
     counts = {"rows": tiles["m_tiles"], "columns": tiles["n_tiles"]}
     counts |= {"inner": integers[1], "outer": integers[0]}
     at = {}
@@ -124,11 +125,11 @@ class _Walk:
         self.shape = tuple(len(next(iter(axis.values()))) for axis in axes)
         self.scalars = [
             numpy.int64(bits).view("float64") if dtype.kind == "f" else numpy.int64(bits)
-            for dtype, bits in zip(program.scalars, integers[program.integers :], strict=True)
+            for dtype, bits in zip(program.scalars, integers[program.first_scalar :], strict=True)
         ]
         addresses = iter(buffers)
         self.integers = integers
-        self.extra = [integers[place] for place in program.extras]
+        self.extra = [integers[position] for position in program.extras]
         self.starts = [0 if o.role == INDEX else next(addresses) for o in self.operands]
         self.status = 0
 
@@ -166,48 +167,47 @@ class _Walk:
     def _running(self, number: int) -> Array:
         """The offset of an operand at each position; for an index operand, its value."""
         total = numpy.zeros([1] * len(self.axes), "int64")
-        for place, axis in enumerate(self.axes):
+        for along, axis in enumerate(self.axes):
             for dimension, positions in axis.items():
                 stride = self._stride(number, dimension)
                 many, apart = self.program.groups(number, dimension)
                 many = many or self._stride(number, self.program.rank - 1)
                 if stride or many > 1:
                     far = positions // many * stride + positions % many * apart
-                    total = total + far.reshape(
-                        [-1 if i == place else 1 for i in range(total.ndim)]
-                    )
+                    shape = [-1 if i == along else 1 for i in range(total.ndim)]
+                    total = total + far.reshape(shape)
         return total
 
-    def _around(self, number: int, places: Array) -> tuple[Array, Array]:
+    def _around(self, number: int, indices: Array) -> tuple[Array, Array]:
         """The memory around these elements of an operand, and the index of each of them in it."""
         dtype = self.operands[number].dtype
-        low, high = int(places.min(initial=0)), int(places.max(initial=-1))
+        low, high = int(indices.min(initial=0)), int(indices.max(initial=-1))
         start = self.starts[number] + low * dtype.itemsize
-        return _memory(start, dtype, high - low + 1), places - low
+        return _memory(start, dtype, high - low + 1), indices - low
 
-    def _places(self, step: Instruction, *index: Array) -> tuple[Array, Array]:
+    def _elements(self, step: Instruction, *index: Array) -> tuple[Array, Array]:
         """The memory that an instruction reads or writes, and the indices in it."""
         attribute: Any = step.attribute
         number, *extra = attribute if index else (attribute,)
-        chosen = sum(each * self.extra[place] for each, place in zip(index, extra, strict=True))
+        chosen = sum(i * self.extra[e] for i, e in zip(index, extra, strict=True))
         return self._around(number, chosen + self._running(number))
 
     def _load(self, step: Instruction, *index: Array) -> Array:
         number: Any = step.operand
         if self.operands[number].role == INDEX:
             return self._running(number)
-        memory, places = self._places(step, *index)
-        return _read(memory[places], step.dtype)
+        memory, indices = self._elements(step, *index)
+        return _read(memory[indices], step.dtype)
 
     _gather = _load
 
     def _store(self, step: Instruction, value: Array) -> None:
-        memory, places = self._places(step)
-        memory[places] = value
+        memory, indices = self._elements(step)
+        memory[indices] = value
 
     def _scatter_add(self, step: Instruction, index: Array, value: Array) -> None:
-        memory, places = self._places(step, index)
-        numpy.add.at(memory, numpy.broadcast_to(places, self.shape), value)
+        memory, indices = self._elements(step, index)
+        numpy.add.at(memory, numpy.broadcast_to(indices, self.shape), value)
 
     def _filled(self, value: Any, kind: str) -> Array:
         return numpy.full([1] * len(self.axes), value, kind)
@@ -312,10 +312,10 @@ def _multiply_add(a: Array, b: Array, c: Array) -> Array:
     # If the result is not finite, or is zero (with its sign), the rounded operations are right.
     found = (a.astype("float64") * b + c).astype("float32")
     finite = numpy.isfinite(a) & numpy.isfinite(b) & numpy.isfinite(c)
-    for place in zip(*numpy.nonzero(finite), strict=True):
-        total = Fraction(float(a[place])) * Fraction(float(b[place])) + Fraction(float(c[place]))
+    for index in zip(*numpy.nonzero(finite), strict=True):
+        total = Fraction(float(a[index])) * Fraction(float(b[index])) + Fraction(float(c[index]))
         if total:
-            found[place] = _nearest_float32(total)
+            found[index] = _nearest_float32(total)
     return found
 
 
@@ -358,7 +358,7 @@ def _most(function: Any, sign: int) -> Callable[[Array], Array]:
     return found
 
 
-def _place(function: Any) -> Callable[[Array], Array]:
+def _position_of(function: Any) -> Callable[[Array], Array]:
     return lambda x: function(x, -1) if x.shape[-1] else numpy.zeros(x.shape[:-1], "int64")
 
 
@@ -369,8 +369,8 @@ REDUCTIONS: dict[Any, Callable[[Array], Array]] = {
     "min": _most(numpy.min, 1),
     "any": lambda x: x.any(-1),
     "all": lambda x: x.all(-1),
-    "argmax": _place(numpy.argmax),
-    "argmin": _place(numpy.argmin),
+    "argmax": _position_of(numpy.argmax),
+    "argmin": _position_of(numpy.argmin),
 }
 #: Instructions without a NumPy function of the same meaning.
 TABLE: dict[str, Callable[..., Array]] = {

@@ -21,6 +21,7 @@ from gemel.codegen.assembly import (
     Value,
     splat_constant,
     widened,
+    zeros,
 )
 from gemel.codegen.registers import register_type, shuffle_mask, splat
 from gemel.dtype import DType
@@ -41,15 +42,11 @@ def memory_type(dtype: DType, lanes: int) -> Type:
 def _to_register(builder: Builder, value: Value, dtype: DType) -> Value:
     if dtype.kind != "b":
         return value
-    return builder.icmp_unsigned("!=", value, _nothing(value.type))
+    return builder.icmp_unsigned("!=", value, zeros(value.type))
 
 
 def _to_memory(builder: Builder, value: Value, dtype: DType, lanes: int) -> Value:
     return builder.zext(value, widened(I8, lanes)) if dtype.kind == "b" else value
-
-
-def _nothing(kind: Type) -> Value:
-    return Constant(kind, "zeroinitializer")
 
 
 def load(
@@ -58,14 +55,14 @@ def load(
     dtype: DType,
     lanes: int,
     mask: Mask = None,
-    other: Mask = None,
+    other: Value | None = None,
 ) -> Value:
     """`lanes` consecutive elements; lanes that the mask excludes come from `other`, or are 0."""
     kind = memory_type(dtype, lanes)
     if mask is None:
         value = builder.load(pointer, kind, dtype.itemsize)
     else:
-        rest = _nothing(kind) if other is None else other
+        rest = zeros(kind) if other is None else other
         arguments = [pointer, Constant(I32, dtype.itemsize), mask, rest]
         value = builder.reading(f"llvm.masked.load.{kind.suffix}.p0", kind, arguments)
     return _to_register(builder, value, dtype)
@@ -79,15 +76,15 @@ def load_every_other(
     low = high = None
     if mask is not None:
         # Of each pair, the first load uses the first element, the second load the second.
-        nobody = _nothing(mask.type)
+        nobody = zeros(mask.type)
         halves = ((i // 2, lanes)[i % 2] for i in range(lanes))
         low = builder.shuffle_vector(mask, nobody, shuffle_mask(tuple(halves)))
         halves = ((lanes, (lanes + i) // 2)[i % 2] for i in range(lanes))
         high = builder.shuffle_vector(mask, nobody, shuffle_mask(tuple(halves)))
     first = load(builder, pointer, dtype, lanes, low)
     second = load(builder, further, dtype, lanes, high)
-    places = (*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2))
-    return builder.shuffle_vector(first, second, shuffle_mask(places))
+    chosen = (*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2))
+    return builder.shuffle_vector(first, second, shuffle_mask(chosen))
 
 
 def store(
@@ -120,8 +117,8 @@ def store_backwards(
 
 def _backwards(builder: Builder, value: Value) -> Value:
     """A vector's lanes in reverse order."""
-    places = shuffle_mask(tuple(reversed(range(value.type.lanes))))
-    return builder.shuffle_vector(value, _nothing(value.type), places)
+    order = shuffle_mask(tuple(reversed(range(value.type.lanes))))
+    return builder.shuffle_vector(value, zeros(value.type), order)
 
 
 def element(builder: Builder, pointer: Value, offset: Value, dtype: DType) -> Value:
@@ -145,15 +142,15 @@ class Scattered(NamedTuple):
         builder, dtype, lanes = self.builder, self.dtype, self.offsets.type.lanes
         kind = memory_type(dtype, lanes)
         if lanes == 1:
-            value = builder.load(self._place(self.offsets), kind, dtype.itemsize)
+            value = builder.load(self._pointer(self.offsets), kind, dtype.itemsize)
         elif self._is_native():
-            arguments = [*self._together(), _nothing(kind)]
+            arguments = [*self._together(), zeros(kind)]
             name = f"llvm.masked.gather.{kind.suffix}.{arguments[0].type.suffix}"
             value = builder.reading(name, kind, arguments)
         else:
             value = Constant(kind, "poison")
-            for lane, place in self._one_by_one():
-                one = builder.load(place, memory_type(dtype, 1), dtype.itemsize)
+            for lane, pointer in self._one_by_one():
+                one = builder.load(pointer, memory_type(dtype, 1), dtype.itemsize)
                 value = builder.insert_element(value, one, lane)
         return _to_register(builder, value, dtype)
 
@@ -161,7 +158,7 @@ class Scattered(NamedTuple):
         """Writes the elements; if some coincide, the last lane wins."""
         builder, dtype, lanes = self.builder, self.dtype, self.offsets.type.lanes
         if lanes == 1:
-            store(builder, value, self._place(self.offsets), dtype, 1)
+            store(builder, value, self._pointer(self.offsets), dtype, 1)
             return
         value = _to_memory(builder, value, dtype, lanes)
         if self._is_native():
@@ -169,20 +166,20 @@ class Scattered(NamedTuple):
             name = f"llvm.masked.scatter.{value.type.suffix}.{arguments[1].type.suffix}"
             builder.writing(name, arguments)
         else:
-            for lane, place in self._one_by_one():
-                builder.store(builder.extract_element(value, lane), place, dtype.itemsize)
+            for lane, pointer in self._one_by_one():
+                builder.store(builder.extract_element(value, lane), pointer, dtype.itemsize)
 
     def _is_native(self) -> bool:
         return self.mask is not None or (self.native and self.dtype.itemsize >= 4)
 
-    def _place(self, offset: Value) -> Value:
+    def _pointer(self, offset: Value) -> Value:
         return element(self.builder, self.pointer, offset, self.dtype)
 
     def _one_by_one(self) -> Iterator[tuple[Value, Value]]:
         """Each lane, and the address of its element."""
         for number in range(self.offsets.type.lanes):
             lane = Constant(I64, number)
-            yield lane, self._place(self.builder.extract_element(self.offsets, lane))
+            yield lane, self._pointer(self.builder.extract_element(self.offsets, lane))
 
     def _together(self) -> list[Value]:
         """Addresses, alignment and mask, as LLVM's intrinsics take them."""
@@ -199,14 +196,14 @@ def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:
     count, lanes = len(vectors), vectors[0].type.lanes
     found = []
     for start in range(0, count * lanes, lanes):
-        places = [divmod(start + lane, count) for lane in range(lanes)]
+        sources = [divmod(start + lane, count) for lane in range(lanes)]
         whole = vectors[0]
         for number, vector in enumerate(vectors):
             # Elements of earlier vectors keep their places; those of the first vector get theirs
             # together with those of the second.
             mask = tuple(
-                (place if number == 1 else lane) if whose < number else lanes + place
-                for lane, (place, whose) in enumerate(places)
+                (source if number == 1 else lane) if whose < number else lanes + source
+                for lane, (source, whose) in enumerate(sources)
             )
             if number:
                 whole = builder.shuffle_vector(whole, vector, shuffle_mask(mask))
@@ -252,10 +249,10 @@ def room(builder: Builder, dtype: DType, count: int) -> Value:
     return builder.alloca(memory_type(dtype, 1), count, 64)
 
 
-def first(builder: Builder, count: Value, lanes: int) -> Value:
+def first_lanes(builder: Builder, count: Value, lanes: int) -> Value:
     """The mask of the lanes below `count`."""
     few = builder.trunc(builder.minimum(count, Constant(I64, lanes)), I32)
-    return builder.icmp_signed(">", splat(builder, few, lanes), numbered(lanes, I32))
+    return builder.icmp_signed(">", splat(builder, few, lanes), lane_numbers(lanes, I32))
 
 
 def full_mask(lanes: int) -> Value:
@@ -264,7 +261,7 @@ def full_mask(lanes: int) -> Value:
     return one if lanes == 1 else splat_constant(one, lanes)
 
 
-def numbered(lanes: int, kind: Type = I64) -> Value:
+def lane_numbers(lanes: int, kind: Type = I64) -> Value:
     """The vector 0, 1, 2, ..."""
     inside = ", ".join(f"{kind} {number}" for number in range(lanes))
     return Constant(widened(kind, lanes), f"<{inside}>")

@@ -155,7 +155,7 @@ class Launch:
         self.integers = integers
         self.extent, self.chunk = tiles
         self.scalars = [
-            (program.integers + i, number)
+            (program.first_scalar + i, number)
             for i, number in enumerate(numbers[: len(program.scalars)])
         ]
         self.nanoseconds, self.packs = nanoseconds, packs
@@ -348,9 +348,9 @@ class Nest:
             operands.append(made)
         scalars = tuple(number.passed for number in self.numbers)
         code = tuple(self.recorder.code)
-        lanes = INNER if along_inner else OUTER
+        schedule = INNER if along_inner else OUTER
         loop_counts, extra = (len(rows), len(columns)), len(self.extras)
-        program = Program(*loop_counts, lanes, tuple(operands), scalars, extra, code)
+        program = Program(*loop_counts, schedule, tuple(operands), scalars, extra, code)
         integers = [extent for extent, _ in loops]
         for i in range(len(self.operands)):
             integers += [strides[i] for _, strides in loops]
@@ -375,33 +375,33 @@ class Nest:
         self, program: Program, rows: list[Loop], columns: list[Loop], integers: list[int]
     ) -> Launch:
         extent = rows[0][0]
-        work = product(row[0] for row in rows[1:]) * product(column[0] for column in columns)
-        chunk = self._chunk(program, extent, work)
+        elements = product(row[0] for row in rows[1:]) * product(column[0] for column in columns)
+        chunk = self._chunk(program, extent, elements)
         buffers = [(place, role) for place, role, _, _ in self.operands if place is not None]
         places = [place for place, _ in buffers]
         written = [role == OUTPUT for _, role in buffers]
         integers += [0] * len(self.numbers)
-        nanoseconds = estimate(program, extent * maximum(work, 1))
+        nanoseconds = estimate(program, extent * maximum(elements, 1))
         given = places, written, integers, (extent, chunk), self.numbers
         launch = Launch(program, *given, nanoseconds)
         launch.failure = self.told(launch)
         return launch
 
-    def _chunk(self, program: Program, extent: int, work: int) -> int:
-        """The length of a tile along the first dimension, each position of which is `work`
+    def _chunk(self, program: Program, extent: int, elements: int) -> int:
+        """The length of a tile along the first dimension, each position of which has this many
         elements."""
         if not self.parallel:
             return maximum(extent, 1)
         cuts = 1
-        if program.outer == 1 and program.lanes == OUTER:
-            far = minimum(1, extent * work // FAR) if program.inner == 1 else 0
+        if program.outer == 1 and program.vectors_along == OUTER:
+            far = minimum(1, extent * elements // FAR) if program.inner == 1 else 0
             cuts = TILE_MULTIPLE + (STRIP_MULTIPLE - TILE_MULTIPLE) * far
         elif any(operand.stride_class == ACROSS for operand in program.operands):
             cuts = SQUARE_ROWS
-        work = maximum(work, 1)
-        chunk, share = maximum(1, TILE // work), SHARE * 1000 // picoseconds(program)
+        elements = maximum(elements, 1)
+        chunk, share = maximum(1, TILE // elements), SHARE * 1000 // picoseconds(program)
         if share < TILE:
-            parts = minimum(SHARES, maximum(1, extent * work // share))
+            parts = minimum(SHARES, maximum(1, extent * elements // share))
             chunk = minimum(chunk, -(-extent // parts))
         return -(-chunk // cuts) * cuts
 

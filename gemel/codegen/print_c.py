@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import Any
 
 from gemel.codegen.analysis import Analysis
-from gemel.codegen.c_values import Expressions, Functions, kind, literal, memory
+from gemel.codegen.c_values import Expressions, Functions, element_type, literal, value_type
 from gemel.codegen.program import ANY, INDEX, OUTPUT, ROWS, TILES, WRITES, Instruction, Program
 from gemel.codegen.reductions import Accumulator
 from gemel.dtype import DType
@@ -52,7 +52,7 @@ def source(programs: Sequence[Program], name: str = "kernel") -> str:
 
 
 class _Kernel:
-    """A program as a function: its loops; each reduction is a walk over the inner loops."""
+    """A program as a function: its loops; each reduction is a sweep over the inner loops."""
 
     def __init__(self, unit: Functions, program: Program, name: str) -> None:
         self.program = program
@@ -93,9 +93,9 @@ class _Kernel:
         ]
         return "\n".join((*head, *self.lines, "}", ""))
 
-    def integer(self, name: str, place: int) -> str:
+    def integer(self, name: str, position: int) -> str:
         """The name of a run-time integer; it is declared if it is used."""
-        self.integers.setdefault(name, place)
+        self.integers.setdefault(name, position)
         return name
 
     def _body(self) -> None:
@@ -108,7 +108,7 @@ class _Kernel:
         for stage in range(self.analysis.last + 2):
             self.steps(self.analysis.point(stage, False))
             if stage <= self.analysis.last:
-                self._pass(stage)
+                self._sweep(stage)
         self.close(1)
         self.add("return status;" if checks else "return 0;")
 
@@ -123,18 +123,18 @@ class _Kernel:
     def _tiles(self) -> None:
         """The loop over tiles, and in each the loops over its rows and columns."""
         rows, columns, down, right = (
-            self.integer(name, place)
-            for name, place in zip(TILES[:4], self.program.extras[-len(TILES) :], strict=False)
+            self.integer(name, position)
+            for name, position in zip(TILES[:4], self.program.extras[-len(TILES) :], strict=False)
         )
         self._for("tile", "begin", "end")
         counts = {"rows": down, "columns": right}
         counts |= {"inner": self._extent(1), "outer": self._extent(0)}
         called = {"rows": "down", "columns": "right", "inner": "i1", "outer": "i0"}
-        rest, places = "tile", []
+        rest, coordinates = "tile", []
         for name in self.program.tile_order:
-            places.append(f"{called[name]} = {rest} % {counts[name]}")
+            coordinates.append(f"{called[name]} = {rest} % {counts[name]}")
             rest += f" / {counts[name]}"
-        self.add(f"const int64_t {', '.join(places)};")
+        self.add(f"const int64_t {', '.join(coordinates)};")
         self._block(f"i{ROWS}", "down", rows, self._extent(ROWS))
         dimensions = range(ROWS + 1, self.program.outer)
         if len(dimensions) == 1:
@@ -165,23 +165,23 @@ class _Kernel:
     def _buffers(self) -> None:
         """Declares the arrays; those that are written may share the memory of others."""
         arrays = [(n, o) for n, o in enumerate(self.program.operands) if o.role != INDEX]
-        for place, (number, operand) in enumerate(arrays):
+        for buffer, (number, operand) in enumerate(arrays):
             constant = "" if operand.role == OUTPUT else "const "
-            name, made = self.array(number), memory(operand.dtype)
-            self.add(f"{constant}{made} *{name} = buffers[{place}];")
+            name, made = self.array(number), element_type(operand.dtype)
+            self.add(f"{constant}{made} *{name} = buffers[{buffer}];")
 
     def array(self, number: int) -> str:
         return f"{'y' if self.program.operands[number].role == OUTPUT else 'x'}{number}"
 
     def _scalars(self) -> None:
         for number, dtype in enumerate(self.program.scalars):
-            name, place = f"scalar{number}", f"integers[{self.program.integers + number}]"
+            name, integer = f"scalar{number}", f"integers[{self.program.first_scalar + number}]"
             if dtype.kind == "f":
-                self.add(f"double {name};", f"memcpy(&{name}, &{place}, 8);")
+                self.add(f"double {name};", f"memcpy(&{name}, &{integer}, 8);")
             else:
-                self.add(f"const {kind(dtype)} {name} = {place};")
+                self.add(f"const {value_type(dtype)} {name} = {integer};")
 
-    def place(self, number: int) -> str:
+    def offset(self, number: int) -> str:
         """The offset of an operand from its start; for an index operand, its value."""
         terms = []
         for dimension in range(self.program.rank):
@@ -189,8 +189,8 @@ class _Kernel:
             if known is not None:
                 terms += [index] * known
                 continue
-            place = self.program.stride_at(number, dimension)
-            stride = self.integer(f"stride{number}_{dimension}", place)
+            position = self.program.stride_at(number, dimension)
+            stride = self.integer(f"stride{number}_{dimension}", position)
             many: int | str
             many, apart = self.program.groups(number, dimension)
             if many == ANY:
@@ -213,12 +213,12 @@ class _Kernel:
         if step.name in ("load", "gather"):
             operand = self.program.operands[step.operand or 0]
             found = (
-                self.place(attribute) if operand.role == INDEX else self._element(step, arguments)
+                self.offset(attribute) if operand.role == INDEX else self._element(step, arguments)
             )
             found += " != 0" if operand.dtype.kind == "b" else ""
-            self.add(f"const {kind(step.dtype)} v{position} = {found};")
+            self.add(f"const {value_type(step.dtype)} v{position} = {found};")
         elif step.name == "scalar":
-            self.add(f"const {kind(step.dtype)} v{position} = scalar{attribute};")
+            self.add(f"const {value_type(step.dtype)} v{position} = scalar{attribute};")
         elif step.name == "store":
             self.add(f"{self._element(step, arguments)} = {arguments[0]};")
         elif step.name == "scatter_add":
@@ -234,10 +234,10 @@ class _Kernel:
         """The element that an instruction reads or writes."""
         attribute: Any = step.attribute
         if step.name in ("load", "store"):
-            return f"{self.array(attribute)}[{self.place(attribute)}]"
+            return f"{self.array(attribute)}[{self.offset(attribute)}]"
         number, extra = attribute
         far = self.integer(f"extra{extra}", self.program.extras[extra])
-        return f"{self.array(number)}[{self.place(number)} + {arguments[0]} * {far}]"
+        return f"{self.array(number)}[{self.offset(number)} + {arguments[0]} * {far}]"
 
     def steps(self, positions: Iterable[int]) -> None:
         """Instructions in order, with writes last: an output may share the memory of an input."""
@@ -248,16 +248,16 @@ class _Kernel:
             elif code[position].name == "scan":
                 self._join(position)
 
-    def _pass(self, stage: int) -> None:
-        """One walk over the inner positions."""
+    def _sweep(self, stage: int) -> None:
+        """One sweep over the inner positions."""
         program, before = self.program, self.depth
-        work = self.analysis._pass(stage)
-        for position in (*work.reductions, *work.scans):
+        sweep = self.analysis.plain_sweep(stage)
+        for position in (*sweep.reductions, *sweep.scans):
             self._start(position)
         for dimension in range(program.outer, program.rank):
             self._for(f"i{dimension}", "0", self._extent(dimension))
-        self.steps((*work.uniform, *work.varying))
-        for position in work.reductions:
+        self.steps((*sweep.uniform, *sweep.varying))
+        for position in sweep.reductions:
             self._join(position)
         self.close(before)
 
@@ -270,9 +270,9 @@ class _Kernel:
         name, dtype = self._reduced(position)
         first = literal(dtype, Accumulator(name, dtype).neutral)
         if name in EXTREMES:
-            self.add(f"{kind(dtype)} most{position} = {first};", f"int64_t v{position} = 0;")
+            self.add(f"{value_type(dtype)} most{position} = {first};", f"int64_t v{position} = 0;")
         else:
-            self.add(f"{kind(dtype)} v{position} = {first};")
+            self.add(f"{value_type(dtype)} v{position} = {first};")
 
     def _join(self, position: int) -> None:
         name, dtype = self._reduced(position)

@@ -6,9 +6,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gemel.codegen.body import aligned
-from gemel.codegen.contract import StepPlan, has_pairs, steps
+from gemel.codegen.contract import ProductStep, has_pairs, steps
 from gemel.codegen.contract_plan import SCRATCH
-from gemel.codegen.contract_task import PAIRS, Several, Task, windows_pay_in_pairs
+from gemel.codegen.contract_task import PAIRS, Task, WindowAxes, windows_pay_in_pairs
 from gemel.codegen.elements import ElementWriter
 from gemel.codegen.nest import Launch, Nest, Place, merged, stride_class
 from gemel.codegen.program import CONTIGUOUS, OUTER, OUTPUT, ROWS, Operand, Program
@@ -138,19 +138,19 @@ class Axes:
                 step *= self.batch[d]
         self.strides[which] = [*lead, *((columns, 0, 1) if which == 0 else (0, 1, columns))]
 
-    def several(self, lanes: int) -> Several | None:
+    def windows(self, lanes: int) -> WindowAxes | None:
         """How b lies if its k or its columns run along several axes; None if they do not."""
         n, k = (
             stride.axes if isinstance(stride, layouts.MixedStride) else [(extent, stride)]
             for stride, extent in zip(self.strides[1][-2:], (self.n, self.k), strict=True)
         )
-        return Several.of(k, n, lanes) if len(k) + len(n) > 2 else None
+        return WindowAxes.of(k, n, lanes) if len(k) + len(n) > 2 else None
 
-    def integers(self, several: Several | None) -> list[Any]:
+    def integers(self, windows: WindowAxes | None) -> list[Any]:
         """Extents and strides as a kernel takes them: two batch axes, m, then all axes of n and
         k."""
-        n = several.n if several else [(self.n, self.strides[1][-2])]
-        k = several.k if several else [(self.k, self.strides[1][-1])]
+        n = windows.n if windows else [(self.n, self.strides[1][-2])]
+        k = windows.k if windows else [(self.k, self.strides[1][-1])]
         lead = ROWS - len(self.batch)
         found = [*[1] * lead, *self.batch, self.m, *(extent for extent, _ in (*n, *k))]
         for number, strides in enumerate(self.strides):
@@ -279,18 +279,18 @@ def _total(nest: Nest, factors: list[Place], batch: int) -> Any:
 
 
 def _launches(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace) -> list[Launch]:
-    several = axes.several(workspace.target.width // sources[0].dtype.compute.itemsize)
-    if several and has_pairs([place.dtype for place in sources], workspace.target):
-        several = _paired(axes, sources, several, workspace)
-    for number in range(1 if several else 2):
+    windows = axes.windows(workspace.target.width // sources[0].dtype.compute.itemsize)
+    if windows and has_pairs([place.dtype for place in sources], workspace.target):
+        windows = _paired(axes, sources, windows, workspace)
+    for number in range(1 if windows else 2):
         if axes.runs(number) is None:
             source = sources[number]
             sources[number] = workspace.copy(source.at(axes.layout(number, source)))
             axes.made_dense(number)
-    program = _program(nest, axes, several)
+    program = _program(nest, axes, windows)
     lasts = axes.runs(0) or "k", axes.runs(1) or "n"
-    integers = axes.integers(several)
-    planned = steps(program, integers, lasts, workspace.target, workspace.often, several)
+    integers = axes.integers(windows)
+    planned = steps(program, integers, lasts, workspace.target, workspace.often, windows)
     places: dict[int, Any] = dict(enumerate(sources))
     planned = _placed(planned, places, workspace)
     places.update({i: place for i, (place, *_) in enumerate(nest.operands) if i > 1})
@@ -298,34 +298,36 @@ def _launches(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace
     return [_launch(step, places, written, nest) for step in planned]
 
 
-def _paired(axes: Axes, sources: list[Place], several: Several, workspace: Workspace) -> Several:
+def _paired(
+    axes: Axes, sources: list[Place], windows: WindowAxes, workspace: Workspace
+) -> WindowAxes:
     """Windows in pairs along an axis of k, if that is faster. If it is not the last axis, the first
     factor is copied so that its pairs lie side by side, too."""
     lasts = axes.runs(0) or "k", "n"
     batch = product(axes.batch)
     task = Task(sources[0].dtype.compute, lasts, workspace.target, axes.m, axes.n, axes.k, batch)
-    if not windows_pay_in_pairs(task, several, workspace.still):
-        return several
-    if several.paired:
-        return several._replace(together=PAIRS)
+    if not windows_pay_in_pairs(task, windows, workspace.still):
+        return windows
+    if windows.paired:
+        return windows._replace(together=PAIRS)
     layout = axes.layout(0, sources[0])
-    stride, length = layout.strides[-1], several.k[0][0]
+    stride, length = layout.strides[-1], windows.k[0][0]
     if isinstance(stride, layouts.MixedStride):
         (first, apart), *rest = stride.axes
     else:
-        (first, apart), rest = (length, several.inner * stride), [(several.inner, stride)]
+        (first, apart), rest = (length, windows.inner * stride), [(windows.inner, stride)]
     if not same_for_all(first, length):
-        return several
+        return windows
     # The first axis counts pairs, then come the other axes, and last the two elements of a pair.
     k = [(length // PAIRS, PAIRS * apart), *rest, (PAIRS, apart)]
     shape = *layout.shape[:-1], *(extent for extent, _ in k)
     strides = *layout.strides[:-1], *(step for _, step in k)
     sources[0] = workspace.copy(sources[0].at(Layout(shape, strides, layout.offset)))
     axes.made_dense(0)
-    return several._replace(together=PAIRS)
+    return windows._replace(together=PAIRS)
 
 
-def _program(nest: Nest, axes: Axes, several: Several | None) -> Program:
+def _program(nest: Nest, axes: Axes, windows: WindowAxes | None) -> Program:
     """The program of the product, as plain loops."""
     operands = []
     for number, (_, role, dtype, _) in enumerate(nest.operands):
@@ -337,13 +339,13 @@ def _program(nest: Nest, axes: Axes, several: Several | None) -> Program:
         operands.append(Operand(dtype, role, kind, number < 2))
     scalars = tuple(number.passed for number in nest.numbers)
     code, extra = tuple(nest.recorder.code), len(nest.extras)
-    count = 3 if several else 1
+    count = 3 if windows else 1
     return Program(ROWS + 1 + count, count, OUTER, tuple(operands), scalars, extra, code)
 
 
 def _placed(
-    planned: list[StepPlan], places: dict[int, Any], workspace: Workspace
-) -> list[StepPlan]:
+    planned: list[ProductStep], places: dict[int, Any], workspace: Workspace
+) -> list[ProductStep]:
     """The steps, without those that make panels which exist already; adds scratch to `places`."""
     needed = []
     for step in planned:
@@ -360,7 +362,7 @@ def _placed(
     return needed
 
 
-def _panels_key(step: StepPlan, places: dict[int, Any]) -> str:
+def _panels_key(step: ProductStep, places: dict[int, Any]) -> str:
     """A key for panels: what they are copied from, and how. Equal keys mean equal contents."""
     if step.packs < 0:
         return ""
@@ -370,7 +372,7 @@ def _panels_key(step: StepPlan, places: dict[int, Any]) -> str:
     return repr((id(place.buffer), layout.offset, layout.strides, layout.shape, *made))
 
 
-def _launch(step: StepPlan, places: dict[int, Any], written: set[int], nest: Nest) -> Launch:
+def _launch(step: ProductStep, places: dict[int, Any], written: set[int], nest: Nest) -> Launch:
     buffers = [places[whose] for whose in step.buffers]
     # The first two buffers of a product's step are only read, even if they are panels in scratch.
     writes = [

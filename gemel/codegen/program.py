@@ -31,7 +31,7 @@ from collections.abc import Iterable
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from gemel.codegen.target import INSTRUCTIONS
+from gemel.codegen.target import EXTENSIONS
 from gemel.dtype import DType
 from gemel.errors import CompileError, UnknownNameError, unknown_name
 
@@ -59,7 +59,7 @@ BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED, INTERLEAVED = 0, 1, 2,
 ANY = 0
 #: Further words of a schedule for a sum in tiles; see docs/internals/kernels.md.
 FLAGS = ("split", "direct", "across", "vnni", "bf16", "by_rows", "far", "packs_b", "narrow")
-#: How the factors of such a sum lie; for windows, how they are read (`contract_task.Form`).
+#: How the factors of such a sum lie; for windows, how they are read (`contract_task.WindowForm`).
 A_FORMS, B_FORMS = ("k", "m", "packed"), ("n", "packed", "turned", "gathered", "rows")
 
 
@@ -101,9 +101,9 @@ class Schedule(NamedTuple):
     narrow: bool = False
 
     @property
-    def instruction(self) -> str:
-        """The one of `target.INSTRUCTIONS` that multiplies; empty for none."""
-        return next((name for name in INSTRUCTIONS if getattr(self, name)), "")
+    def extension(self) -> str:
+        """The one of `target.EXTENSIONS` that multiplies; empty for none."""
+        return next((name for name in EXTENSIONS if getattr(self, name)), "")
 
     @property
     def text(self) -> str:
@@ -307,13 +307,13 @@ class Program(_Program):
         return f"{head}\n{operands}\n  scalars ({scalars})\n{code}\n"
 
     @cached_property
-    def way(self) -> Schedule:
+    def parsed_schedule(self) -> Schedule:
         """Its schedule in parts. Raises what `Schedule.parse` raises."""
         return Schedule.parse(self.schedule)
 
     @property
-    def integers(self) -> int:
-        """How many run-time integers precede the scalars."""
+    def first_scalar(self) -> int:
+        """The position of the first scalar among the run-time integers."""
         return self.extras.stop
 
     @property
@@ -332,9 +332,9 @@ class Program(_Program):
         return self.outer + self.inner
 
     @property
-    def vector(self) -> int:
+    def vector_dimension(self) -> int:
         """The dimension along which the vector runs when results are written."""
-        return self.rank - 1 if self.lanes == INNER else self.outer - 1
+        return self.rank - 1 if self.vectors_along == INNER else self.outer - 1
 
     def known_stride(self, number: int, dimension: int) -> int | None:
         """An operand's stride along a dimension if its class determines it, else None. Kernels do
@@ -342,7 +342,7 @@ class Program(_Program):
         operand = self.operands[number]
         if dimension >= self.outer and not operand.varies:
             return 0
-        if dimension == self.vector and operand.panel is None:
+        if dimension == self.vector_dimension and operand.panel is None:
             if operand.stride_class == CONTIGUOUS and operand.role != INDEX:
                 return 1
             return 0 if operand.stride_class == BROADCAST else None
@@ -360,16 +360,16 @@ class Program(_Program):
         return together if dimension == along else 1, 1
 
     @property
-    def lanes(self) -> str:
-        """Whether the vector runs along the last dimension of `OUTER` or of `INNER`."""
-        return INNER if self.way.kind == INNER else OUTER
+    def vectors_along(self) -> str:
+        """`OUTER` or `INNER`: vectors run along the last of these dimensions."""
+        return INNER if self.parsed_schedule.kind == INNER else OUTER
 
     @property
     def in_tiles(self) -> bool:
         """Whether a call computes a range of tiles instead of one of the first outer dimension."""
-        return self.way.kind not in (OUTER, INNER)
+        return self.parsed_schedule.kind not in (OUTER, INNER)
 
     @property
     def tile_order(self) -> tuple[str, ...]:
         """The coordinates of a tile, the fastest-changing first."""
-        return TILE_ORDER_BY_ROWS if self.way.by_rows else TILE_ORDER
+        return TILE_ORDER_BY_ROWS if self.parsed_schedule.by_rows else TILE_ORDER

@@ -13,7 +13,7 @@ from typing import Any
 from gemel import dtype as dtypes
 from gemel.codegen.assembly import I8, I64, Builder, Constant, Value, widened
 from gemel.codegen.expression import extreme
-from gemel.codegen.memory import numbered
+from gemel.codegen.memory import lane_numbers
 from gemel.codegen.registers import constant, shuffle_mask, splat
 from gemel.dtype import DType
 from gemel.errors import CompileError
@@ -72,10 +72,10 @@ class Accumulator:
         state = [value]
         if self.positions:
             lanes = value.type.lanes
-            places = splat(builder, position, lanes)
+            positions = splat(builder, position, lanes)
             if lanes > 1 and step:
-                places = builder.add(places, numbered(lanes))
-            state.append(places)
+                positions = builder.add(positions, lane_numbers(lanes))
+            state.append(positions)
         if mask is None:
             return state
         neutral = self.identity(mask.type.lanes)

@@ -73,7 +73,7 @@ def splat(builder: Builder, value: Value, lanes: int) -> Value:
 
 
 @cache
-def shuffle_mask(places: tuple[int, ...]) -> Constant:
+def shuffle_mask(lanes: tuple[int, ...]) -> Constant:
     """The constant mask for `shufflevector`."""
-    listed = f"<{', '.join([f'i32 {place}' for place in places])}>"
-    return Constant(widened(I32, len(places)), listed if any(places) else "zeroinitializer")
+    listed = f"<{', '.join([f'i32 {lane}' for lane in lanes])}>"
+    return Constant(widened(I32, len(lanes)), listed if any(lanes) else "zeroinitializer")

@@ -69,15 +69,15 @@ def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] 
     """
     from gemel.codegen.llvm import emit_object
 
-    way = program.way
+    schedule = program.parsed_schedule
     named = {recipe.name: recipe.emit for recipe in recipes}
-    if way.recipe:
-        if way.recipe not in named:
-            raise unknown_name("schedule", way.recipe, named)
-        emit = named[way.recipe]
+    if schedule.recipe:
+        if schedule.recipe not in named:
+            raise unknown_name("schedule", schedule.recipe, named)
+        emit = named[schedule.recipe]
     else:
-        emit = import_module(EMITTERS[way.kind]).emit
-        target = target.with_instruction(way.instruction)
+        emit = import_module(EMITTERS[schedule.kind]).emit
+        target = target.with_extension(schedule.extension)
     return emit_object(str(emit(program, target)), target, program.text)
 
 

@@ -24,7 +24,7 @@ from gemel.codegen.program import (
 from gemel.codegen.registers import shuffle_mask
 from gemel.dtype import DType
 
-#: The longest row that is transposed, if there is one pass over it, and if there are several.
+#: The longest row that is transposed, if there is one sweep over it, and if there are several.
 SHORT = (48, 96)
 
 
@@ -36,14 +36,14 @@ class ShortRows(Loops):
     positions that a row does not have, and nothing is combined across lanes.
     """
 
-    def __init__(self, nest: Loops, program: Program) -> None:
-        super().__init__(program, nest.target)
-        self.module, self.builder = nest.module, nest.builder
-        self.access = Access(program, nest.target, nest.builder)
-        self.access.status, self.access.extra = nest.access.status, nest.access.extra
-        self.extents, self.fixed = nest.extents, nest.fixed
+    def __init__(self, kernel: Loops, program: Program) -> None:
+        super().__init__(program, kernel.target)
+        self.module, self.builder = kernel.module, kernel.builder
+        self.access = Access(program, kernel.target, kernel.builder)
+        self.access.status, self.access.extra = kernel.access.status, kernel.access.extra
+        self.extents, self.fixed = kernel.extents, kernel.fixed
         #: The rows of a strip, the side of a square, and the strips.
-        self.width = self._copies_outer() * self.lanes
+        self.width = self.outer_copies() * self.lanes
         self.side = min(4, self.lanes)
         self.longest = SHORT[self.analysis.last > 0]
         self.strips: dict[int, Value] = {}
@@ -52,11 +52,11 @@ class ShortRows(Loops):
         #: Strips of inputs that outputs may use again; inputs and outputs may share memory anyway.
         spare: dict[DType, list[Value]] = {}
         for n, operand in enumerate(program.operands):
-            strides = {d: nest.access.strides.get((n, d)) for d in range(program.rank)}
+            strides = {d: kernel.access.strides.get((n, d)) for d in range(program.rank)}
             if operand.varies:
-                plain = nest.program.operands[n].stride_class  # if known without an integer
+                plain = kernel.program.operands[n].stride_class  # if known without an integer
                 strides[along] = strides[along] or i64(int(plain == CONTIGUOUS))
-            if operand.stride_class == ACROSS and n in nest._used():
+            if operand.stride_class == ACROSS and n in kernel.used_operands():
                 strides[along] = i64(self.width)
                 others = spare.setdefault(operand.dtype, [])
                 if operand.role == OUTPUT and others:
@@ -69,12 +69,12 @@ class ShortRows(Loops):
             self.access.strides.update({(n, d): s for d, s in strides.items() if s})
 
     @classmethod
-    def of(cls, nest: Loops) -> ShortRows | None:
-        """Such loops for the program of `nest`, whose beginning is written already; None if the
+    def of(cls, kernel: Loops) -> ShortRows | None:
+        """Such loops for the program of `kernel`, whose beginning is written already; None if the
         program has no rows to transpose."""
-        program = nest.program
+        program = kernel.program
         names = {step.name for step in program.code}
-        if program.lanes == OUTER or program.inner > 1 or names & {"scan", "scatter_add"}:
+        if program.vectors_along == OUTER or program.inner > 1 or names & {"scan", "scatter_add"}:
             return None
         gathered = {step.operand for step in program.code if step.name == "gather"}
         operands = tuple(
@@ -84,8 +84,8 @@ class ShortRows(Loops):
         if all(operand.stride_class != ACROSS for operand in operands):
             return None
         across = program._replace(schedule=OUTER, operands=operands)
-        lanes = Analysis(across).lanes(nest.target.width)
-        return cls(nest, across) if 1 < lanes <= 16 else None
+        lanes = Analysis(across).lanes(kernel.target.width)
+        return cls(kernel, across) if 1 < lanes <= 16 else None
 
     def pays(self) -> Value:
         """Whether rows are short, and enough of them are side by side."""
@@ -93,27 +93,27 @@ class ShortRows(Loops):
         short = builder.icmp_signed("<=", extent, i64(self.longest))
         return builder.and_(short, builder.icmp_signed(">=", rows, i64(self.lanes // 2)))
 
-    def walk(self, bases: Bases) -> None:
+    def run(self, bases: Bases) -> None:
         """All loops."""
-        self.run_rows(bases, self._row, self.program.outer - 1)
+        self.run_rows(bases, self.outer_row, self.program.outer - 1)
 
-    def _copies_outer(self) -> int:
+    def outer_copies(self) -> int:
         return 2
 
-    def _row(self, start: Value, stop: Value, bases: Bases) -> None:
+    def outer_row(self, start: Value, stop: Value, bases: Bases) -> None:
         self._stop = stop
-        super()._row(start, stop, bases)
+        super().outer_row(start, stop, bases)
 
-    def _along(self, start: Value, stop: Value, copies: int, *others: Any, **more: Any) -> Any:
+    def vector_loop(self, start: Value, stop: Value, copies: int, *others: Any, **more: Any) -> Any:
         """All vectors under masks, if there are masks: they cost little here and halve the code."""
         if not self.masks:
-            return super()._along(start, stop, copies, *others, **more)
+            return super().vector_loop(start, stop, copies, *others, **more)
         carried, body = others
         step = i64(copies * self.lanes)
         once = lambda index, held: body(index, copies, self.lanes, stop, held)  # noqa: E731
         return self.loop(start, stop, step, carried, once)
 
-    def _blocks(self, stop: Value, step: int, *others: Any) -> list[Value]:
+    def block_loop(self, stop: Value, step: int, *others: Any) -> list[Value]:
         """A plain loop: short rows are a single block."""
         carried, body, *_ = others
         return self.loop(0, stop, step, carried, body)
@@ -152,7 +152,7 @@ class ShortRows(Loops):
                 last = builder.select(builder.icmp_signed("<", last, i64(0)), i64(0), last)
 
                 def square(top: Value, column: Value) -> None:
-                    self._ask_for_next(n, start, top, column)
+                    self._prefetch_next_strip(n, start, top, column)
                     row, left = builder.minimum(top, low), builder.minimum(column, last)
                     self._square(n, self._cell(n, start, row, left), self._inside(n, row, left))
 
@@ -170,15 +170,15 @@ class ShortRows(Loops):
         dense = builder.and_(more, builder.icmp_signed("==", stride, extent))
         return builder.and_(dense, builder.icmp_signed(">", extent, i64(1)))
 
-    def _ask_for_next(self, n: int, start: Value, row: Value, column: Value) -> None:
+    def _prefetch_next_strip(self, n: int, start: Value, row: Value, column: Value) -> None:
         """Prefetches as many lines of the strip's next rows, one after another, as a square has."""
         builder, operand = self.builder, self.program.operands[n]
         each = memory.CACHE_LINE // operand.dtype.itemsize
         with builder.if_then(self.many):
             ahead = builder.mul(column, i64(self.lanes))
-            place = self._cell(n, start, builder.add(row, i64(self.width)), ahead)
+            pointer = self._cell(n, start, builder.add(row, i64(self.width)), ahead)
             for line in range(0, self.side * self.lanes, each):
-                there = memory.element(builder, place, i64(line), operand.dtype)
+                there = memory.element(builder, pointer, i64(line), operand.dtype)
                 self.prefetch(there, writes=operand.role == OUTPUT)
 
     def _cell(self, n: int, start: Value, row: Value, column: Value) -> Value:

@@ -37,56 +37,58 @@ LEVELS = 2
 
 
 class Strips:
-    """The loops of such a kernel; `nest` prints the code inside them."""
+    """The loops of such a kernel; `kernel` prints the code inside them."""
 
-    def __init__(self, nest: Loops) -> None:
-        self.nest, self.lanes = nest, nest.lanes
-        self.builder: Builder = nest.builder
-        self.rows = nest.extents[-1]
-        self.work = nest.analysis.passes[0]
+    def __init__(self, kernel: Loops) -> None:
+        self.kernel, self.lanes = kernel, kernel.lanes
+        self.builder: Builder = kernel.builder
+        self.rows = kernel.extents[-1]
+        self.sweep = kernel.analysis.sweeps[0]
         self.first = i64(0)  # the strip's first column
-        self.states = {p: _States(self, nest.reductions[p]) for p in self.work.reductions}
+        self.states = {p: _States(self, kernel.reductions[p]) for p in self.sweep.reductions}
 
     @classmethod
-    def of(cls, nest: Loops) -> Strips | None:
-        """Such loops for the program of `nest`, whose beginning is written already; None unless the
-        program reduces one axis in one pass that reads whole vectors."""
-        program, analysis = nest.program, nest.analysis
+    def of(cls, kernel: Loops) -> Strips | None:
+        """Such loops for the program of `kernel`, whose beginning is written already; None
+        unless the program reduces one axis in one sweep that reads whole vectors."""
+        program, analysis = kernel.program, kernel.analysis
         names = {program.code[p].name for p in analysis.live}
-        if program.lanes != OUTER or program.inner != 1 or "reduce" not in names or analysis.last:
+        of_columns = program.vectors_along == OUTER and program.inner == 1
+        if not of_columns or "reduce" not in names or analysis.last:
             return None
-        if names & {"scan", "gather", "scatter_add", "check"} or nest.lanes < 4:
+        if names & {"scan", "gather", "scatter_add", "check"} or kernel.lanes < 4:
             return None
-        varying = [program.operands[n] for n in nest._used() if program.operands[n].varies]
+        used = (program.operands[n] for n in kernel.used_operands())
+        varying = [operand for operand in used if operand.varies]
         along = all((o.role, o.stride_class) == (INPUT, CONTIGUOUS) for o in varying)
-        few = len(analysis.passes[0].reductions) <= MOST
-        return cls(nest) if varying and along and few else None
+        few = len(analysis.sweeps[0].reductions) <= MOST
+        return cls(kernel) if varying and along and few else None
 
     def pays(self) -> Value:
         """Whether there are enough columns and rows, and together they exceed the cache."""
-        builder, (places, *others) = self.builder, self.nest.extents
+        builder, (elements, *others) = self.builder, self.kernel.extents
         for extent in others:
-            places = builder.mul(places, extent)
-        columns = others[-2] if len(others) > 1 else builder.sub(self.nest.end, self.nest.begin)
+            elements = builder.mul(elements, extent)
+        columns = others[-2] if len(others) > 1 else builder.sub(self.kernel.end, self.kernel.begin)
         wide = builder.icmp_signed(">=", columns, i64(COPIES * self.lanes))
         high = builder.icmp_signed(">=", self.rows, i64(2 * ROWS))
-        many = builder.icmp_signed(">=", places, i64(MANY))
+        many = builder.icmp_signed(">=", elements, i64(MANY))
         return builder.and_(many, builder.and_(wide, high))
 
-    def walk(self, bases: Bases) -> None:
+    def run(self, bases: Bases) -> None:
         """All loops."""
-        nest = self.nest
-        before, nest.hides_steps = nest.hides_steps, True
-        nest.run_rows(bases, self._columns, nest.program.outer - 1)
-        nest.hides_steps = before
+        kernel = self.kernel
+        before, kernel.hides_steps = kernel.hides_steps, True
+        kernel.run_rows(bases, self._columns, kernel.program.outer - 1)
+        kernel.hides_steps = before
 
     def _columns(self, start: Value, stop: Value, bases: Bases) -> None:
         """All columns of a range, at one position of the other outer dimensions."""
-        nest, builder = self.nest, self.builder
-        given = nest.access.print(nest.analysis.row(), Site(nest.access, bases), nest.fixed)
+        kernel, builder = self.kernel, self.builder
+        given = kernel.access.print(kernel.analysis.row(), Site(kernel.access, bases), kernel.fixed)
         # With few columns, one row follows the other, which prefetchers predict.
-        columns = nest.extents[nest.program.outer - 1]
-        nest.many = builder.icmp_signed(">", columns, i64(NARROW))
+        columns = kernel.extents[kernel.program.outer - 1]
+        kernel.many = builder.icmp_signed(">", columns, i64(NARROW))
 
         def strip(first: Value) -> None:
             self.first = first
@@ -94,63 +96,63 @@ class Strips:
             self._reduce(end, bases, given)
             self._write(end, bases, given)
 
-        nest.each(start, stop, COLUMNS, strip)
+        kernel.each(start, stop, COLUMNS, strip)
 
     def _reduce(self, stop: Value, bases: Bases, row: Values) -> None:
         """Reduces all rows of a strip."""
-        nest, builder, states = self.nest, self.builder, list(self.states.values())
-        cheap = nest.analysis.cost(self.work.varying) <= CHEAP
+        kernel, builder, states = self.kernel, self.builder, list(self.states.values())
+        cheap = kernel.analysis.cost(self.sweep.varying) <= CHEAP
         copies = (COPIES if cheap else FEWER) // (1 << (len(states) - 1).bit_length())
         self._each([one.begin for one in states], stop)
 
         def some(begin: Value) -> None:
             end = builder.minimum(builder.add(begin, i64(ROWS)), self.rows)
             vectors = self._vectors(begin, end, bases, row)
-            nest._along(self.first, stop, copies, [], vectors, tail=min(copies, FEWER))
+            kernel.vector_loop(self.first, stop, copies, [], vectors, tail=min(copies, FEWER))
             self._end_blocks([one for one in states if one.kind.blocked], stop, end)
 
-        nest.each(0, self.rows, ROWS, some)
+        kernel.each(0, self.rows, ROWS, some)
 
     def _vectors(self, begin: Value, end: Value, bases: Bases, row: Values) -> Vectors:
         """Reduces some rows of some vectors of a strip."""
-        nest, analysis, work = self.nest, self.nest.analysis, self.work
-        count, kept = len(self.states), list(self.states.values())
+        kernel, analysis, sweep = self.kernel, self.kernel.analysis, self.sweep
+        count, reductions = len(self.states), list(self.states.values())
 
         def body(index: Value, copies: int, lanes: int, stop: Value | None, _: Carried) -> Carried:
-            sites = [nest._site(bases, index, copy, lanes, stop) for copy in range(copies)]
-            given = [nest.access.print(analysis.point(0, True), site, row) for site in sites]
-            states = [one.load(site) for site in sites for one in kept]
-            one_row = nest.row_of(work, sites, given)
+            sites = [kernel.site(bases, index, copy, lanes, stop) for copy in range(copies)]
+            given = [kernel.access.print(analysis.point(0, True), site, row) for site in sites]
+            states = [one.load(site) for site in sites for one in reductions]
+            one_row = kernel.row_of(sweep, sites, given)
 
             def once(position: Value, held: Carried) -> Carried:
-                inside = nest.advance(bases, nest.program.outer, position)
+                inside = kernel.advance(bases, kernel.program.outer, position)
                 if stop is None:
-                    nest.ask_early(work, inside, sites)
+                    kernel.prefetch_ahead(sweep, inside, sites)
                 return flatten(one_row(inside, position, unflatten(held, states)))
 
-            found = unflatten(nest.loop(begin, end, 1, flatten(states), once), states)
+            found = unflatten(kernel.loop(begin, end, 1, flatten(states), once), states)
             for number, state in enumerate(found):
-                kept[number % count].store(state, sites[number // count])
+                reductions[number % count].store(state, sites[number // count])
             return []
 
         return body
 
     def _write(self, stop: Value, bases: Bases, row: Values) -> None:
         """Computes and writes what follows from the reductions."""
-        nest, analysis = self.nest, self.nest.analysis
+        kernel, analysis = self.kernel, self.kernel.analysis
 
         def body(index: Value, copies: int, lanes: int, end: Value | None, _: Carried) -> Carried:
-            site = nest._site(bases, index, 0, lanes, end)
-            given = nest.access.print(analysis.point(0, True), site, row)
+            site = kernel.site(bases, index, 0, lanes, end)
+            given = kernel.access.print(analysis.point(0, True), site, row)
             results = {p: states.result(site) for p, states in self.states.items()}
-            nest.access.print(analysis.point(1, True), site, {**given, **results})
+            kernel.access.print(analysis.point(1, True), site, {**given, **results})
             return []
 
-        if nest.masks:  # one loop for whole and partial vectors: it is little of the work
+        if kernel.masks:  # one loop for whole and partial vectors: it is little of the work
             once = lambda index, held: body(index, 1, self.lanes, stop, held)  # noqa: E731
-            nest.loop(self.first, stop, self.lanes, [], once)
+            kernel.loop(self.first, stop, self.lanes, [], once)
         else:
-            nest._along(self.first, stop, 1, [], body)
+            kernel.vector_loop(self.first, stop, 1, [], body)
 
     def _end_blocks(self, sums: list[_States], stop: Value, end: Value, level: int = 1) -> None:
         """Where a block ends, joins its states to those of earlier blocks; where a block of blocks
@@ -168,9 +170,9 @@ class Strips:
 
         def once(index: Value) -> None:
             for task in tasks:
-                task(Site(self.nest.access, [], index, self.lanes))
+                task(Site(self.kernel.access, [], index, self.lanes))
 
-        self.nest.each(self.first, stop, self.lanes, once)
+        self.kernel.each(self.first, stop, self.lanes, once)
 
 
 class _States:
@@ -185,7 +187,7 @@ class _States:
             for _ in range(1 + LEVELS * kind.blocked)
         ]
 
-    def _places(self, site: Site, level: int) -> list[tuple[Value, DType]]:
+    def _pointers(self, site: Site, level: int) -> list[tuple[Value, DType]]:
         """The addresses of the parts of a site's states."""
         column = self.builder.sub(site.index, self.strips.first)
         parts = zip(self.rooms[level], self.dtypes, strict=True)
@@ -193,14 +195,14 @@ class _States:
 
     def load(self, site: Site, level: int = 0) -> State:
         """Loads the states of a site's columns."""
-        places = self._places(site, level)
-        return [memory.load(self.builder, place, d, site.lanes) for place, d in places]
+        pointers = self._pointers(site, level)
+        return [memory.load(self.builder, pointer, d, site.lanes) for pointer, d in pointers]
 
     def store(self, state: State, site: Site, level: int = 0) -> None:
         """Stores the states of a site's columns."""
-        for (place, dtype), value in zip(self._places(site, level), state, strict=True):
+        for (pointer, dtype), value in zip(self._pointers(site, level), state, strict=True):
             whole = splat(self.builder, value, site.lanes)
-            memory.store(self.builder, whole, place, dtype, site.lanes)
+            memory.store(self.builder, whole, pointer, dtype, site.lanes)
 
     def begin(self, site: Site) -> None:
         """Sets the states before the first row."""

@@ -46,11 +46,11 @@ class Target(NamedTuple):
         least = min((dtype.itemsize for dtype in dtypes), default=4)
         return self.masks and (self.small_masks or least >= 4)
 
-    def with_instruction(self, name: str) -> Target:
-        """The same target with one of `INSTRUCTIONS`; unchanged for an empty name."""
+    def with_extension(self, name: str) -> Target:
+        """The same target with one of `EXTENSIONS`; unchanged for an empty name."""
         if not name:
             return self
-        return self._replace(features=f"{self.features},+{INSTRUCTIONS[name].feature}")
+        return self._replace(features=f"{self.features},+{EXTENSIONS[name].feature}")
 
     @property
     def text(self) -> str:
@@ -72,18 +72,18 @@ class Target(NamedTuple):
         return f"Target({self.name!r}, width={self.width})"
 
 
-class Instruction(NamedTuple):
-    """An instruction of AVX-512 that not every processor of that level has."""
+class Extension(NamedTuple):
+    """An extension of AVX-512 that not every processor of that level has: one instruction."""
 
     flag: str  # the operating system's name for it
     feature: str  # LLVM's name for it
 
 
-#: These instructions, by their words in schedules: products of bytes, four at a time summed in
+#: These extensions, by their words in schedules: products of bytes, four at a time summed in
 #: int32, and of bfloat16, two at a time summed in float32.
-INSTRUCTIONS = {
-    "vnni": Instruction("avx512_vnni", "avx512vnni"),
-    "bf16": Instruction("avx512_bf16", "avx512bf16"),
+EXTENSIONS = {
+    "vnni": Extension("avx512_vnni", "avx512vnni"),
+    "bf16": Extension("avx512_bf16", "avx512bf16"),
 }
 
 _X86 = "x86_64-unknown-linux-gnu"
@@ -153,9 +153,9 @@ def host() -> Target:
     return _found[0]
 
 
-def has_instruction(target: Target, name: str) -> bool:
-    """Whether this machine, if the target is at that level, has one of `INSTRUCTIONS`."""
-    return target.name == "avx512" and INSTRUCTIONS[name].flag in _flags()
+def has_extension(target: Target, name: str) -> bool:
+    """Whether this machine, if the target is at that level, has one of `EXTENSIONS`."""
+    return target.name == "avx512" and EXTENSIONS[name].flag in _flags()
 
 
 def _best(flags: set[str]) -> str:

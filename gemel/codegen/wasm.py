@@ -52,11 +52,11 @@ def functions_imported(code: bytes) -> list[str]:
 
 
 def _sections(code: bytes) -> Iterator[tuple[int, bytes]]:
-    place = len(MAGIC)
-    while place < len(code):
-        size, start = _number(code, place + 1)
-        yield code[place], code[start : start + size]
-        place = start + size
+    position = len(MAGIC)
+    while position < len(code):
+        size, start = _number(code, position + 1)
+        yield code[position], code[start : start + size]
+        position = start + size
 
 
 def _relocations(code: bytes) -> Iterator[int]:
@@ -66,50 +66,50 @@ def _relocations(code: bytes) -> Iterator[int]:
         size, start = _number(body, 0)
         if number != CUSTOM or not body[start : start + size].startswith(b"reloc."):
             continue
-        _, place = _number(body, start + size)  # the section that it applies to
-        count, place = _number(body, place)
+        _, position = _number(body, start + size)  # the section that it applies to
+        count, position = _number(body, position)
         for _ in range(count):
-            kind, place = _number(body, place)
+            kind, position = _number(body, position)
             if kind not in IN_PLACE:
                 yield kind
                 break
             for _ in ("where", "of what"):
-                _, place = _number(body, place)
+                _, position = _number(body, position)
 
 
 def _imports(body: bytes) -> Iterator[tuple[str, int]]:
     """The name and the kind of each import."""
-    count, place = _number(body, 0)
+    count, position = _number(body, 0)
     for _ in range(count):
         for _ in ("module", "name"):
-            size, start = _number(body, place)
+            size, start = _number(body, position)
             name = body[start : start + size].decode()
-            place = start + size
-        kind = body[place]
+            position = start + size
+        kind = body[position]
         yield name, kind
-        place = _after(body, kind, place + 1)
+        position = _after(body, kind, position + 1)
 
 
-def _after(body: bytes, kind: int, place: int) -> int:
+def _after(body: bytes, kind: int, position: int) -> int:
     """The end of the description of an import of this kind."""
     if kind == FUNCTION:
-        return _number(body, place)[1]
+        return _number(body, position)[1]
     if kind == 3:  # a global: its type and mutability
-        return place + 2
-    place += kind == 1  # the type of a table's elements
-    limited = body[place] & 1
-    place = _number(body, place + 1)[1]
-    return _number(body, place)[1] if limited else place
+        return position + 2
+    position += kind == 1  # the type of a table's elements
+    limited = body[position] & 1
+    position = _number(body, position + 1)[1]
+    return _number(body, position)[1] if limited else position
 
 
-def _number(code: bytes, place: int) -> tuple[int, int]:
+def _number(code: bytes, position: int) -> tuple[int, int]:
     """An unsigned number (LEB128), and its end."""
     value = shift = 0
     while True:
-        value |= (code[place] & 0x7F) << shift
-        place, shift = place + 1, shift + 7
-        if code[place - 1] < 0x80:
-            return value, place
+        value |= (code[position] & 0x7F) << shift
+        position, shift = position + 1, shift + 7
+        if code[position - 1] < 0x80:
+            return value, position
 
 
 def _written(value: int) -> bytes:

@@ -467,12 +467,17 @@ def copy_node(node: Node, inputs: tuple[Entry, ...]) -> Node:
     return Node(node.op, inputs, *own)
 
 
+def copy_into(replaced: dict[Entry, Entry], node: Node) -> None:
+    """Copy a node, with its inputs looked up in `replaced`, and add its new results to that."""
+    new = copy_node(node, tuple(replaced.get(entry, entry) for entry in node.inputs))
+    replaced.update(zip(node.entries, new.entries, strict=True))
+
+
 def inline(graph: Graph, arguments: Iterable[Entry]) -> tuple[Entry, ...]:
     """The outputs of a graph applied to arguments: its nodes copied, its inputs replaced."""
     replaced = dict(zip(graph.inputs, arguments, strict=True))
     for node in graph.walk():
         if node.op is None:
             continue
-        new = copy_node(node, tuple(replaced.get(entry, entry) for entry in node.inputs))
-        replaced.update(zip(node.entries, new.entries, strict=True))
+        copy_into(replaced, node)
     return tuple(replaced.get(entry, entry) for entry in graph.outputs)

@@ -91,7 +91,7 @@ def dense(shape: tuple[int, ...]) -> Layout:
     return Layout(shape, dense_strides(shape))
 
 
-def several_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
+def mixed_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     """The strides of a reshaped view, in which axes may merge several (`MixedStride`); or None."""
     old = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]
     strides: list[Any] = []

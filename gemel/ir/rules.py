@@ -88,7 +88,7 @@ class PiecesRule(Protocol):
 
 
 class Emitter(Protocol):
-    """What `lower` rules write kernels with (`runtime.lower`). Its places are `codegen.Place`s."""
+    """What `lower` rules write kernels with (`runtime.lower`); places are `codegen.nest.Place`s."""
 
     def temporary(self, dtype: DType, shape: tuple[int, ...]) -> Any:
         """A place in new scratch memory."""

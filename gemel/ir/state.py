@@ -27,7 +27,7 @@ from gemel.ir.recording import Recording, unrecorded
 from gemel.spec import Spec
 
 
-class Saved(NamedTuple):
+class Savepoint(NamedTuple):
     """The writes and random calls of a trace up to some point, see `State.save`."""
 
     contents: dict[Entry, Entry]
@@ -161,17 +161,17 @@ class State:
 
     # --- what a part of the trace has changed -----------------------------------------------
 
-    def save(self) -> Saved:
+    def save(self) -> Savepoint:
         """The state as it is now, for `restore` and for what compares with it."""
         written = dict(self.contents), dict(self._holders), dict(self.updates)
-        return Saved(*written, self.random_calls)
+        return Savepoint(*written, self.random_calls)
 
-    def restore(self, before: Saved) -> None:
+    def restore(self, before: Savepoint) -> None:
         """Undo writes and random calls since `before` was saved."""
         self.contents, self._holders = dict(before.contents), dict(before.holders)
         self.updates, self.random_calls = dict(before.updates), before.random_calls
 
-    def writes_inside(self, before: Saved, began: int) -> bool:
+    def writes_inside(self, before: Savepoint, began: int) -> bool:
         """Whether all writes since `before` are to nodes with a serial number of `began` or more.
 
         That is, only to nodes made since then, and to no parameter.
@@ -180,7 +180,7 @@ class State:
         inside = all(holder.node.serial >= began for holder in changed)
         return inside and _values(self.updates) == _values(before.updates)
 
-    def is_alone(self, before: Saved, began: int) -> bool:
+    def is_alone(self, before: Savepoint, began: int) -> bool:
         """Whether there were no effects since `before`, except on nodes made since `began`.
 
         That is, no random numbers were drawn, and all writes were inside.
@@ -199,4 +199,4 @@ def shows_another(node: Node) -> bool:
     return rules is not None and (rules.view is not None or rules.put is not None)
 
 
-__all__ = ["Saved", "State", "shows_another"]
+__all__ = ["Savepoint", "State", "shows_another"]

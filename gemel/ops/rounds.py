@@ -20,7 +20,7 @@ from gemel.ir.interpret import interpret
 from gemel.ir.loops import LoopSpec
 from gemel.ir.op import numpy
 from gemel.ir.rules import Emitter
-from gemel.ir.state import Saved
+from gemel.ir.state import Savepoint
 from gemel.ir.trace import Trace
 from gemel.ops.control import closed
 from gemel.ops.shape import reshape
@@ -206,7 +206,7 @@ class TracedLoop:
         alone = trace.state.is_alone(before, began)
         return Round(stands, elements, results, _made(results, began), alone)
 
-    def _leaves(self, before: Saved, began: int) -> bool:
+    def _leaves(self, before: Savepoint, began: int) -> bool:
         """Whether the traced round must not be used if the loop is unrolled."""
         return False
 
@@ -265,7 +265,7 @@ class Conditional(TracedLoop):
         #: Whether the last round is left to the caller: the condition after it could fail.
         self.leaves_last = False
 
-    def _leaves(self, before: Saved, began: int) -> bool:
+    def _leaves(self, before: Savepoint, began: int) -> bool:
         """Whether the round writes to arrays from outside, which no conditional round may do."""
         return not self.trace.state.writes_inside(before, began)
 

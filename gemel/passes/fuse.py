@@ -18,7 +18,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.ir.declare import op
-from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, substitute_results
+from gemel.ir.graph import Entry, Graph, Node, copy_into, copy_node, placeholder, substitute_results
 from gemel.ir.interpret import interpret
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Contraction, Elementwise, Reduction
@@ -212,7 +212,7 @@ class _Fusion:
             self.order.add(self._unit(node))
             if node not in self.copied and (node in self.fusible or Domain.is_alignment(node)):
                 self._place(node)
-                self._bring(node)
+                self._inline_inputs(node)
         return self._rebuild()
 
     # --- grouping ---------------------------------------------------------------------------
@@ -302,7 +302,7 @@ class _Fusion:
         if domain is None or not _apart(first, second, domain):
             return
         placed = {*first.nodes, *second.nodes} - moved
-        if not all(domain.writes_once(n) for n in placed if self._is_kept(n, placed)):
+        if not all(domain.writes_once(n) for n in placed if self._is_read_outside(n, placed)):
             return
         self.order.join((first, second), levels)
         first.nodes.sort(key=self.position.__getitem__)
@@ -315,7 +315,7 @@ class _Fusion:
 
     # --- what is read at other positions ------------------------------------------------------
 
-    def _bring(self, node: Node) -> None:
+    def _inline_inputs(self, node: Node) -> None:
         """Take groups that only this node reads, through views or by its rule, into its own group.
 
         Their elements are then computed at the positions that are read, and never stored.
@@ -330,7 +330,7 @@ class _Fusion:
             if not isinstance(group, Group) or group is reader or not self._is_brief(group, node):
                 continue
             if self._only_for(group, views[-1] if views else node) and not reader.contraction:
-                self._take_in(reader, views, group, node, entry)
+                self._inline(reader, views, group, node, entry)
 
     def _views(self, entry: Entry) -> list[Node]:
         """The chain of views that leads to an entry, the last first; empty if one is read twice."""
@@ -352,7 +352,7 @@ class _Fusion:
         arrays = [e for e in read - own if not e.node.is_number and not e.spec.weak]
         return len(arrays) <= MOST_READ or in_pieces(node)
 
-    def _is_kept(self, node: Node, members: set[Node]) -> bool:
+    def _is_read_outside(self, node: Node, members: set[Node]) -> bool:
         """Whether anything but these nodes uses a node's results."""
         return node in self.results or any(user not in members for user in self._users(node))
 
@@ -363,9 +363,9 @@ class _Fusion:
     def _only_for(self, group: Group, reader: Node) -> bool:
         """Whether nothing but `reader` uses what a group computes."""
         members = {*group.nodes, reader}
-        return not any(self._is_kept(node, members) for node in group.nodes)
+        return not any(self._is_read_outside(node, members) for node in group.nodes)
 
-    def _take_in(
+    def _inline(
         self, reader: Group, views: list[Node], group: Group, node: Node, entry: Entry
     ) -> None:
         """Compute a group inside of another one, at the positions where `node` reads `entry`."""
@@ -423,18 +423,16 @@ class _Fusion:
     def _emit(
         self, unit: Unit, replaced: dict[Entry, Entry], users: dict[Entry, set[Unit | None]]
     ) -> None:
+        results = [entry for node in unit.nodes for entry in node.entries]
         if isinstance(unit, Group):
-            made = [entry for node in unit.nodes for entry in node.entries]
-            kept = [entry for entry in made if users.get(entry, set()) - {unit}]
-            node = _wrapped(unit.nodes, kept, replaced, self)
-        else:
-            (single,) = unit.nodes
-            kept = list(single.entries)
-            if single in self.fusible:  # a cheap value that a view or product needs as an array
-                node = _wrapped(unit.nodes, kept, replaced, self)
-            else:
-                node = copy_node(single, tuple(replaced.get(e, e) for e in single.inputs))
-        replaced.update(zip(kept, node.entries, strict=True))
+            results = [entry for entry in results if users.get(entry, set()) - {unit}]
+        elif unit.nodes[0] not in self.fusible:
+            copy_into(replaced, unit.nodes[0])
+            return
+        # A unit that is no group but fusible is a cheap value that a view or product needs as an
+        # array.
+        node = _wrapped(unit.nodes, results, replaced, self)
+        replaced.update(zip(results, node.entries, strict=True))
 
 
 def _updating(graph: Graph) -> set[Node]:
@@ -454,9 +452,9 @@ def _updating(graph: Graph) -> set[Node]:
 
 
 def _wrapped(
-    nodes: list[Node], kept: list[Entry], replaced: dict[Entry, Entry], fusion: _Fusion
+    nodes: list[Node], results: list[Entry], replaced: dict[Entry, Entry], fusion: _Fusion
 ) -> Node:
-    """A fused node whose body computes `nodes` and returns `kept`."""
+    """A fused node whose body computes `nodes` and returns `results`."""
     inside: dict[Entry, Entry] = {}
     arguments: dict[Entry, Entry] = {}
 
@@ -478,8 +476,8 @@ def _wrapped(
         copied = not isinstance(node.op, Contraction)  # which reads its operands from memory
         new = copy_node(node, tuple(bring(entry, copied) for entry in node.inputs))
         inside.update(zip(node.entries, new.entries, strict=True))
-    body = Graph(arguments.values(), (inside[entry] for entry in kept), name="body")
+    body = Graph(arguments.values(), (inside[entry] for entry in results), name="body")
     outer = tuple(replaced.get(entry, entry) for entry in arguments)
     origin = next((node.origin for node in nodes if can_fail(node)), "")
-    specs = tuple(entry.spec for entry in kept)
+    specs = tuple(entry.spec for entry in results)
     return Node(fused, outer, {"body": body}, specs, origin=origin)

@@ -12,7 +12,16 @@ from math import inf
 from typing import NamedTuple
 
 from gemel.ir.free import trial
-from gemel.ir.graph import Entry, Graph, Node, copy_node, inline, placeholder, substitute_results
+from gemel.ir.graph import (
+    Entry,
+    Graph,
+    Node,
+    copy_into,
+    copy_node,
+    inline,
+    placeholder,
+    substitute_results,
+)
 from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.passes.domain import Domain, is_product, is_view
 from gemel.passes.fuse import LARGEST_BODY, can_fail, fused
@@ -70,7 +79,7 @@ def _domain(nodes: list[Node]) -> Domain | None:
     return domain if not asked else None
 
 
-class _Recipe:
+class _Formula:
     """How an output of a fused node can be recomputed elsewhere.
 
     `steps` are the operations. They read inputs and other outputs of the node (`read`), and further
@@ -120,8 +129,7 @@ class _Recipe:
         """The output, recomputed from `known` values of what it reads."""
         found = dict(known)
         for node in self.steps:
-            new = copy_node(node, tuple(found.get(e, e) for e in node.inputs))
-            found.update(zip(node.entries, new.entries, strict=True))
+            copy_into(found, node)
         return found[self.output]
 
 
@@ -134,8 +142,8 @@ class _Recomputing:
         self.results = set(graph.results)
         self.users = {e: list(dict.fromkeys(n)) for e, n in graph.readers().items()}
         self.lengths = {node: len(_steps(node)) for node in self.nodes if _is_plain(node)}
-        #: The recipes of arrays that are no longer stored; the arrays these read must be stored.
-        self.dropped: dict[Entry, _Recipe] = {}
+        #: The formulas of arrays that are no longer stored; the arrays these read must be stored.
+        self.dropped: dict[Entry, _Formula] = {}
         self.needed: set[Entry] = set()
 
     def run(self) -> Graph:
@@ -157,16 +165,16 @@ class _Recomputing:
                 domain = domain or _domain(_steps(node))
                 if domain is None:
                     return
-            recipe = _Recipe(node, output, domain, self.dropped)
-            if recipe.possible and self._pays(entry, recipe, users):
-                self.dropped[entry] = recipe
-                self.needed.update(recipe.outside[each] for each in recipe.read)
+            formula = _Formula(node, output, domain, self.dropped)
+            if formula.possible and self._pays(entry, formula, users):
+                self.dropped[entry] = formula
+                self.needed.update(formula.outside[each] for each in formula.read)
                 for user in users:
-                    self.lengths[user] += len(recipe.steps)
+                    self.lengths[user] += len(formula.steps)
 
-    def _pays(self, entry: Entry, recipe: _Recipe, users: Sequence[Node]) -> bool:
+    def _pays(self, entry: Entry, formula: _Formula, users: Sequence[Node]) -> bool:
         """Whether all readers of an array can recompute it, and fewer bytes move if they do."""
-        read = [recipe.outside[each] for each in recipe.read]
+        read = [formula.outside[each] for each in formula.read]
         more = sum(bytes_of(e) for user in users for e in read if e not in set(user.inputs))
         if entry in self.needed or more >= (2 + len(users)) * bytes_of(entry):
             return False
@@ -177,15 +185,15 @@ class _Recomputing:
             for e in u.inputs + u.entries
         ):
             return False
-        count = len(recipe.steps)
+        count = len(formula.steps)
         return all(
-            self.lengths[u] + count <= LARGEST_BODY and self._fits(u, entry, recipe) for u in users
+            self.lengths[u] + count <= LARGEST_BODY and self._fits(u, entry, formula) for u in users
         )
 
     @staticmethod
-    def _fits(user: Node, entry: Entry, recipe: _Recipe) -> bool:
+    def _fits(user: Node, entry: Entry, formula: _Formula) -> bool:
         """Whether the loops of a reader can compute the array."""
-        body, _ = _computing(user, {entry: recipe})
+        body, _ = _computing(user, {entry: formula})
         domain = _domain([node for node in body.walk() if node.op is not None])
         return domain is not None and all(domain.writes_once(e.node) for e in body.outputs)
 
@@ -201,8 +209,7 @@ class _Recomputing:
                 body, names = _without(node, own)
                 inputs = list(node.inputs)
             else:
-                new = copy_node(node, tuple(replaced.get(e, e) for e in node.inputs))
-                replaced.update(zip(node.entries, new.entries, strict=True))
+                copy_into(replaced, node)
                 continue
             if names:
                 new = _kernel(body, [replaced.get(e, e) for e in inputs])
@@ -216,7 +223,7 @@ def _kernel(body: Graph, inputs: Sequence[Entry]) -> Node:
     return Node(fused, tuple(inputs), {"body": body}, specs)
 
 
-def _computing(user: Node, given: dict[Entry, _Recipe]) -> tuple[Graph, list[Entry]]:
+def _computing(user: Node, given: dict[Entry, _Formula]) -> tuple[Graph, list[Entry]]:
     """The body of a reader that recomputes these inputs, and its new inputs.
 
     Values of `rows` are named by their entries in the body that computes them.
@@ -225,21 +232,21 @@ def _computing(user: Node, given: dict[Entry, _Recipe]) -> tuple[Graph, list[Ent
     inside = dict(zip(user.inputs, own.inputs, strict=True))
     arguments = {e: p for e, p in inside.items() if e not in given}
     found: dict[Entry, Entry] = {}
-    for entry, recipe in given.items():
-        read = {each: recipe.outside[each] for each in recipe.read} | {r: r for r in recipe.rows}
+    for entry, formula in given.items():
+        read = {each: formula.outside[each] for each in formula.read} | {r: r for r in formula.rows}
         for outside in read.values():
             arguments.setdefault(outside, placeholder(outside.spec))
         known = {each: arguments[outside] for each, outside in read.items()}
-        found[inside[entry]] = recipe.written_in(known)
+        found[inside[entry]] = formula.written_in(known)
     outputs = inline(own, [found.get(p, p) for p in own.inputs])
     return Graph(arguments.values(), outputs, name="body"), list(arguments)
 
 
-def _without(node: Node, dropped: dict[Entry, _Recipe]) -> tuple[Graph, list[Entry]]:
+def _without(node: Node, dropped: dict[Entry, _Formula]) -> tuple[Graph, list[Entry]]:
     """A node's body that stores rows instead of the dropped results, and its results' names."""
     own: Graph = node.params["body"]
     pairs = {e: p for e, p in zip(node.entries, own.outputs, strict=True) if e not in dropped}
-    pairs |= {row: row for recipe in dropped.values() for row in recipe.rows}
+    pairs |= {row: row for formula in dropped.values() for row in formula.rows}
     return Graph(own.inputs, pairs.values(), name="body"), list(pairs)
 
 
@@ -263,14 +270,14 @@ def fuse_sums(graph: Graph) -> Graph:
     for node in sorted(nodes, key=order.__getitem__):
         if node in later:
             continue
-        group = firsts.get(node) or _Together([node], node)
+        group = firsts.get(node) or _Merged([node], node)
         new = copy_node(group.kernel, tuple(replaced.get(e, e) for e in group.kernel.inputs))
         before = [entry for each in group.nodes for entry in each.entries]
         replaced.update(zip(before, new.entries, strict=True))
     return substitute_results(graph, replaced)
 
 
-class _Together(NamedTuple):
+class _Merged(NamedTuple):
     """Reductions, and one kernel that computes them all."""
 
     nodes: list[Node]
@@ -298,9 +305,9 @@ def _ends(graph: Graph, nodes: Sequence[Node]) -> set[Node]:
 
 def _groups(
     sums: Sequence[Node], order: dict[Node, float], risks: dict[Node, int]
-) -> Iterable[_Together]:
+) -> Iterable[_Merged]:
     """The reductions in groups that can be one kernel and depend on the same failures."""
-    found: dict[Node, _Together] = {}  # by the first of each
+    found: dict[Node, _Merged] = {}  # by the first of each
     firsts: dict[tuple[Entry, float, int], Node] = {}
     for node in sums:
         most = max(elements_of(entry.shape) for entry in node.inputs)
@@ -311,7 +318,7 @@ def _groups(
         kernel = _unite([*others, node]) if others else None
         if first is None or kernel is None:
             first, others, kernel = node, [], node
-        found[first] = _Together([*others, node], kernel)
+        found[first] = _Merged([*others, node], kernel)
         firsts |= dict.fromkeys(keys, first)
     return found.values()
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from gemel.ir.graph import Entry, Node, copy_node, walk
+from gemel.ir.graph import Entry, Node, copy_into, walk
 from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.passes.domain import is_mover, is_view, seen_by
 from gemel.passes.fuse import cheap
@@ -51,7 +51,7 @@ class _Cut:
         self.forward = set(walk(results))
         self.numbers: dict[Entry, int] = {}
         #: The residual capacities between vertices.
-        self.room: dict[int, dict[int, float]] = {_SOURCE: {}}
+        self.residual: dict[int, dict[int, float]] = {_SOURCE: {}}
         #: The entries the backward pass reads, and whether it needs them as arrays in memory.
         self.wanted: dict[Entry, bool] = {}
         self._find_wanted(gradients, {entry.node for entry in heads})
@@ -78,9 +78,9 @@ class _Cut:
             self._add(entry)
         ends = [2 * self.numbers[entry] + 1 for entry in self.wanted]
         for end in ends:
-            while self._push(end):
+            while self._augment(end):
                 pass
-        behind = {place for end in ends for place in self._leading_to(end)}
+        behind = {vertex for end in ends for vertex in self._reaching(end)}
         return [e for e, n in self.numbers.items() if 2 * n + 1 in behind and 2 * n not in behind]
 
     def _add(self, wanted: Entry) -> None:
@@ -89,23 +89,23 @@ class _Cut:
         self._number(wanted)
         while pending:
             entry = pending.pop()
-            place = 2 * self._number(entry)
+            vertex = 2 * self._number(entry)
             again = self._again(entry)
-            self._join(place, place + 1, self._saving(entry))
-            self._join(_SOURCE, place, again)
+            self._connect(vertex, vertex + 1, self._saving(entry))
+            self._connect(_SOURCE, vertex, again)
             for source in entry.node.inputs if again < inf else ():
                 if source.node.is_constant:
                     continue
                 if source not in self.numbers:
                     pending.append(source)
-                self._join(2 * self._number(source) + 1, place, inf)
+                self._connect(2 * self._number(source) + 1, vertex, inf)
 
     def _number(self, entry: Entry) -> int:
         return self.numbers.setdefault(entry, len(self.numbers))
 
-    def _join(self, start: int, end: int, width: float) -> None:
-        self.room.setdefault(start, {})[end] = width
-        self.room.setdefault(end, {}).setdefault(start, 0)
+    def _connect(self, start: int, end: int, capacity: float) -> None:
+        self.residual.setdefault(start, {})[end] = capacity
+        self.residual.setdefault(end, {}).setdefault(start, 0)
 
     def _saving(self, entry: Entry) -> float:
         """The cost of having an entry in memory and reading it."""
@@ -129,7 +129,7 @@ class _Cut:
         light = isinstance(node.op, Elementwise) and node.op.is_light
         return elements_of(entry.shape) * STEP if light else inf
 
-    def _leading_to(self, end: int) -> dict[int, int]:
+    def _reaching(self, end: int) -> dict[int, int]:
         """The vertices from which more could flow to `end`, each with the next on its path.
 
         The search stops when it finds the source.
@@ -137,26 +137,26 @@ class _Cut:
         found = {end: end}
         pending = [end]
         while pending and _SOURCE not in found:
-            place = pending.pop()
-            for before in self.room[place]:
-                if before not in found and self.room[before][place] > 0:
-                    found[before] = place
+            vertex = pending.pop()
+            for before in self.residual[vertex]:
+                if before not in found and self.residual[before][vertex] > 0:
+                    found[before] = vertex
                     pending.append(before)
         return found
 
-    def _push(self, end: int) -> bool:
+    def _augment(self, end: int) -> bool:
         """Augment the flow from the source to a vertex; False if there is no path left."""
-        ways = self._leading_to(end)
-        if _SOURCE not in ways:
+        following = self._reaching(end)
+        if _SOURCE not in following:
             return False
         path = [_SOURCE]
         while path[-1] != end:
-            path.append(ways[path[-1]])
+            path.append(following[path[-1]])
         steps = list(zip(path, path[1:], strict=False))
-        amount = min(self.room[a][b] for a, b in steps)
+        amount = min(self.residual[a][b] for a, b in steps)
         for a, b in steps:
-            self.room[a][b] -= amount
-            self.room[b][a] += amount
+            self.residual[a][b] -= amount
+            self.residual[b][a] += amount
         return True
 
 
@@ -177,11 +177,8 @@ def replaced(results: Sequence[Entry], stands: dict[Entry, Entry]) -> list[Entry
     """The results, computed from `stands` in place of the entries that are its keys."""
     known = dict(stands)
     for node in walk(results, stands):
-        if node.op is None:
-            continue
-        new = copy_node(node, tuple(known.get(e, e) for e in node.inputs))
-        for old, entry in zip(node.entries, new.entries, strict=True):
-            known.setdefault(old, entry)
+        if node.op is not None:
+            copy_into(known, node)
     return [known.get(entry, entry) for entry in results]
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, walk
+from gemel.ir.graph import Entry, Graph, Node, copy_into, placeholder, walk
 from gemel.ops.elementwise import copy
 from gemel.passes.simplify import drop, expand
 
@@ -159,27 +159,25 @@ def _piece(
     steps: list[Node], wanted: dict[Entry, None], made: dict[Node, int], position: int
 ) -> Piece:
     replaced: dict[Entry, Entry] = {}
-    inputs: list[Entry] = []
-    places: list[Entry] = []
+    inputs: dict[Entry, Entry] = {}
+
+    def take(entry: Entry) -> None:
+        """Make an entry of the whole graph an input, unless it is known."""
+        if entry not in replaced:
+            replaced[entry] = inputs[entry] = placeholder(entry.spec)
+
     for node in steps:
         for entry in node.inputs:
             home = made.get(entry.node, -1)
-            outside = entry.node.is_input or (home >= 0 and home != position)
-            if outside and entry not in replaced:
-                replaced[entry] = placeholder(entry.spec)
-                inputs.append(entry)
-                places.append(replaced[entry])
-        new = copy_node(node, tuple(replaced.get(entry, entry) for entry in node.inputs))
-        replaced.update(zip(node.entries, new.entries, strict=True))
+            if entry.node.is_input or (home >= 0 and home != position):
+                take(entry)
+        copy_into(replaced, node)
     for entry in wanted:
-        # An input that is a result as well.
-        if entry not in replaced and not entry.node.is_constant:
-            replaced[entry] = placeholder(entry.spec)
-            inputs.append(entry)
-            places.append(replaced[entry])
-    outputs = tuple(wanted)
-    graph = Graph(places, (replaced.get(entry, entry) for entry in outputs), (), "backward")
-    return Piece(graph, tuple(inputs), outputs)
+        if not entry.node.is_constant:
+            take(entry)  # an input that is a result as well
+    outputs = (replaced.get(entry, entry) for entry in wanted)
+    graph = Graph(inputs.values(), outputs, (), "backward")
+    return Piece(graph, tuple(inputs), tuple(wanted))
 
 
 __all__ = ["Piece", "cut", "split"]

@@ -13,26 +13,28 @@ from typing import Any
 from gemel import _core
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
-from gemel.codegen.target import INSTRUCTIONS, Target, has_instruction, host
+from gemel.codegen.target import EXTENSIONS, Target, has_extension, host
 from gemel.device import Device, current_device
 
 #: From a program to the code of its kernel.
-Printer = Callable[[Program, Target], bytes]
+CodeGenerator = Callable[[Program, Target], bytes]
 
 
 class Backend:
     """One way to get from a program to a kernel.
 
-    `target` is the processor programs are compiled for; `printer` turns a program into code;
+    `target` is the processor programs are compiled for; `generate` turns a program into code;
     `launch` turns the code into a kernel the core can start. `text` identifies the backend in the
     keys of kernels and plans. `recipes` are a user's schedules for loops.
     """
 
-    __slots__ = ("launch", "on_disk", "plain", "printer", "recipes", "target", "text")
+    __slots__ = ("generate", "launch", "on_disk", "plain", "recipes", "target", "text")
 
-    def __init__(self, target: Target, printer: Printer, launch: Callable[[bytes], Any]) -> None:
+    def __init__(
+        self, target: Target, generate: CodeGenerator, launch: Callable[[bytes], Any]
+    ) -> None:
         self.target = target
-        self.printer = printer
+        self.generate = generate
         self.launch = launch
         self.recipes: tuple[Recipe, ...] = ()
         #: The same backend without recipes.
@@ -40,7 +42,7 @@ class Backend:
         #: Whether kernels and plans made for it may be kept on disk.
         self.on_disk = True
         # Instructions some products are planned for, which the vector level alone does not imply.
-        there = (name for name in INSTRUCTIONS if has_instruction(target, name))
+        there = (name for name in EXTENSIONS if has_extension(target, name))
         self.text = " ".join([target.text, *there])
 
     def extended(self, recipes: Sequence[Recipe]) -> Backend:
@@ -60,8 +62,8 @@ class Backend:
         return self if by_recipe else self.plain
 
     def needs(self, program: Program) -> Target:
-        """The target that can run the program's kernel: this one, perhaps with an instruction."""
-        return self.target.with_instruction(program.way.instruction)
+        """The target that can run the program's kernel: this one, perhaps with an extension."""
+        return self.target.with_extension(program.parsed_schedule.extension)
 
     def scheduled(self, program: Program) -> Program:
         """The program as changed by the first recipe that suits, or unchanged."""
@@ -70,7 +72,7 @@ class Backend:
 
 
 #: The object code of a program, by LLVM.
-native_code: Printer = compile_program
+native_code: CodeGenerator = compile_program
 
 
 _native: list[Backend] = []

@@ -126,13 +126,13 @@ def work(program: Program) -> int:
     if program.in_tiles:
         return length + (100 if program.schedule.endswith("copy") else 500)
     transposes = any(operand.stride_class == ACROSS for operand in program.operands)
-    return length + 300 * (transposes or program.lanes == INNER)
+    return length + 300 * (transposes or program.vectors_along == INNER)
 
 
 def object_for(program: Program, backend: Backend) -> bytes:
     """The code of a program's kernel: read from disk if it is there, else compiled."""
     code = code_of(kernel_name(program, backend))
-    return backend.printer(program, backend.target) if code is None else code
+    return backend.generate(program, backend.target) if code is None else code
 
 
 def _compiled(program: Program, name: str, backend: Backend) -> Any:
@@ -145,7 +145,7 @@ def _code(program: Program, backend: Backend) -> bytes:
     if DEBUG.read():
         shown = f"\n{program.text}" if DEBUG.read() > 1 else " a kernel"
         print(f"gemel: compiling{shown}", file=sys.stderr)
-    return backend.printer(program, backend.target)
+    return backend.generate(program, backend.target)
 
 
 def _kept(name: str, program: Program, backend: Backend) -> bytes:

@@ -130,7 +130,7 @@ class _Search:
 
     def _best(self, start: int, end: int) -> tuple[int, int, int]:
         """The best stretch of items from `start` on: (nanoseconds saved, start, end)."""
-        lists = Lists(start)
+        lists = DisjointSets(start)
         won, last = 0, start
         total = longest = 0
         for position in range(start, end):
@@ -145,7 +145,7 @@ class _Search:
 
     def _lists(self, start: int, end: int) -> list[list[int]]:
         """The independent lists that the items from start to end fall into."""
-        lists = Lists(start)
+        lists = DisjointSets(start)
         for position in range(start, end):
             lists.add(position, self.needs[position], 0)
         groups: dict[int, list[int]] = {}
@@ -208,25 +208,25 @@ def _knots(needs: Sequence[set[int]]) -> Iterator[int]:
     yield count
 
 
-class Lists:
+class DisjointSets:
     """Items from a first one on, united where one needs another: a disjoint-set forest."""
 
     def __init__(self, first: int) -> None:
         self.first = first
-        self.above: dict[int, int] = {}
+        self.parents: dict[int, int] = {}
         self.costs: dict[int, int] = {}
 
     def root(self, item: int) -> int:
         """The representative of the list an item is in."""
-        while self.above[item] != item:
-            self.above[item] = item = self.above[self.above[item]]
+        while self.parents[item] != item:
+            self.parents[item] = item = self.parents[self.parents[item]]
         return item
 
     def add(self, item: int, needs: set[int], cost: int) -> int:
         """Add an item and unite the lists it needs. Returns the cost of the list it is in."""
-        self.above[item] = item
+        self.parents[item] = item
         for root in {self.root(other) for other in needs if other >= self.first}:
-            self.above[root] = item
+            self.parents[root] = item
             cost += self.costs[root]
         self.costs[item] = cost
         return cost

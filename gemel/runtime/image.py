@@ -81,7 +81,7 @@ class Branching(NamedTuple):
     otherwise: Sequence[Item]
 
 
-class Together(NamedTuple):
+class Parallel(NamedTuple):
     """Lists of items that may run side by side."""
 
     parts: Sequence[Sequence[Item]]
@@ -121,7 +121,7 @@ class Result(NamedTuple):
     output: int
 
 
-Item = Step | Branching | Together | Loop | Kept | Result
+Item = Step | Branching | Parallel | Loop | Kept | Result
 
 
 def _steps(item: Item) -> int:
@@ -130,7 +130,7 @@ def _steps(item: Item) -> int:
         return 1
     if isinstance(item, Branching):
         inside = [*item.then, *item.otherwise]
-    elif isinstance(item, Together):
+    elif isinstance(item, Parallel):
         inside = [step for part in item.parts for step in part]
     elif isinstance(item, Loop):
         inside = [*item.items, *item.after]
@@ -382,10 +382,10 @@ __all__ = [
     "Kept",
     "Loop",
     "Output",
+    "Parallel",
     "Result",
     "Step",
     "Temporary",
-    "Together",
 ]
 
 

@@ -12,7 +12,7 @@ from gemel.dtype import float64
 from gemel.runtime.backend import Backend
 from gemel.runtime.cache import kernel_for, kernel_name, object_for
 from gemel.runtime.concurrent import Branch, Concurrent
-from gemel.runtime.image import Address, Branching, Image, Item, Loop, Step, Together
+from gemel.runtime.image import Address, Branching, Image, Item, Loop, Parallel, Step
 from gemel.runtime.rounds import Repeat
 from gemel.runtime.sites import label_of, located
 
@@ -32,7 +32,7 @@ class Items:
 
     def _item(self, item: Any) -> Item:
         if isinstance(item, Concurrent):
-            return Together([self.of(part) for part in item.parts])
+            return Parallel([self.of(part) for part in item.parts])
         if isinstance(item, Branch):
             return Branching(_address(item.place), self.of(item.then), self.of(item.otherwise))
         if isinstance(item, Repeat):

@@ -19,7 +19,7 @@ from gemel.dtype import DType, float64
 from gemel.errors import NoKernelError
 from gemel.extent import Guard, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
-from gemel.ir.layout import Layout, MixedStride, broadcast_strides, dense, several_strides
+from gemel.ir.layout import Layout, MixedStride, broadcast_strides, dense, mixed_strides
 from gemel.passes.domain import gathers, is_product, joins
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
@@ -294,7 +294,7 @@ class Lowering:
         source = self.place_of(node.inputs[0])
         layouts = node.op.layouts(source.layout, node.specs, node.params)
         if layouts is None:
-            layouts = self._several(node, source.layout)
+            layouts = self._mixed_layout(node, source.layout)
         if layouts is None:
             source = self.contiguous(source)
             layouts = node.op.layouts(source.layout, node.specs, node.params)
@@ -302,7 +302,7 @@ class Lowering:
         for entry, layout in zip(node.entries, layouts, strict=True):
             self.where[entry] = source.at(layout)
 
-    def _several(self, node: Node, layout: Layout) -> tuple[Layout] | None:
+    def _mixed_layout(self, node: Node, layout: Layout) -> tuple[Layout] | None:
         """The layout of a reshape that merges strided axes (`MixedStride`), if only products that
         can read such a layout use it; else None, and the elements are copied."""
         (entry,) = node.entries
@@ -311,7 +311,7 @@ class Lowering:
             return None
         if not all(is_only_factor(node, entry) for node in users):
             return None
-        strides = several_strides(layout, entry.shape)
+        strides = mixed_strides(layout, entry.shape)
         if strides is None or any(isinstance(stride, MixedStride) for stride in strides[:-2]):
             return None
         return (Layout(entry.shape, strides, layout.offset),)
@@ -446,9 +446,9 @@ class Lowering:
         read = {*self.users, *self.results}
         written = {self.graph.inputs[index] for index, _ in self.graph.updates}
         arrays = [entry for entry in self.graph.inputs if not entry.spec.weak]
-        kept = WRITTEN if self.atomic else WRITTEN | FAILS
+        updated = WRITTEN if self.atomic else WRITTEN | FAILS
         return [
-            array._replace(flags=kept | READ * (entry in read)) if entry in written else array
+            array._replace(flags=updated | READ * (entry in read)) if entry in written else array
             for array, entry in zip(self.inputs, arrays, strict=True)
         ]
 

@@ -2,7 +2,7 @@
 
 The body of a loop is lowered once. Whatever moves from round to round is a `Window`, a buffer whose
 address changes: element t of the data, element t of an output. A state has two places that are used
-in turn (`State`); or, if an output stacks it, each round reads what the round before stacked
+in turn (`DoubleBuffer`); or, if an output stacks it, each round reads what the round before stacked
 (`Stacked`).
 """
 
@@ -215,7 +215,7 @@ def _element(place: Place, number: int) -> Place:
     return place.at(Layout(place.shape[1:], strides, place.layout.offset + number * stride))
 
 
-class State:
+class DoubleBuffer:
     """A state with two places: a round reads one and writes the other, in turn."""
 
     def __init__(self, lowering: Lowering, first: Place) -> None:
@@ -253,7 +253,7 @@ def lower_rounds(
     carried = [
         Stacked(lowering, place, outputs[stacked[after]], reverse)
         if after in stacked
-        else State(lowering, place)
+        else DoubleBuffer(lowering, place)
         for place, after in zip(inputs[spec.data :], spec.after, strict=False)
     ]
     for place in outputs[:count] if not all_rounds else ():

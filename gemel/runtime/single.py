@@ -41,7 +41,7 @@ def elementwise_call(
     return Prepared((kernel_name(program, backend),), content)
 
 
-class Sizes:
+class FreeSizes:
     """The sizes of a call as free extents, so that one plan serves other sizes, too.
 
     Equal extents get one name, on the assumption that they will be equal in later calls, and so do
@@ -83,7 +83,7 @@ def call_image(
     backend: Backend,
 ) -> Image:
     """The image for calls on such arrays and numbers, also of other sizes."""
-    sizes = Sizes(specs)
+    sizes = FreeSizes(specs)
     layouts = sizes.layouts(strides)
     return single_image(op, sizes.specs, parameters, backend, layouts, sizes.guards)
 

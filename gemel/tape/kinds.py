@@ -14,7 +14,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple, TypeGuard
 
 from gemel import _core
-from gemel.ir.graph import Entry, Graph, Node, copy_node, placeholder, rewrite, walk
+from gemel.ir.graph import Entry, Graph, Node, copy_into, placeholder, rewrite, walk
 from gemel.ir.interpret import NumpyLane, spec_of
 from gemel.ir.numbers import computed
 from gemel.ir.op import Op, numpy
@@ -289,8 +289,7 @@ def _substituted(
     for node in nodes:
         if node.op is None or node.specs[0].weak:
             continue
-        new = copy_node(node, tuple(replaced.get(entry, entry) for entry in node.inputs))
-        replaced.update(zip(node.entries, new.entries, strict=True))
+        copy_into(replaced, node)
     outputs = (replaced.get(entry, entry) for entry in results)
     return Graph((*arrays, *numbers.values()), outputs, name="backward")
 
