@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 #: Tables with more cases than this are long.
-LONG = 20
+LONG = 12
 
 
 class Part(NamedTuple):
