@@ -66,6 +66,7 @@ AHEAD_BYTES = Variable(
     32 << 20,
     "bytes, per device, of results that may be computed ahead of older operations",
 )
+CUDA = Variable("GEMEL_CUDA", True, "use this machine's GPUs; 0 leaves them alone")
 SIMULATED_GPUS = Variable("GEMEL_SIMULATED_GPUS", 0, "simulated GPUs, 0 to 8")
 SIMULATED_BANDWIDTH = Variable(
     "GEMEL_SIMULATED_BANDWIDTH",
@@ -170,6 +171,7 @@ ALL = (
     QUEUE_OPERATIONS,
     QUEUE_BYTES,
     AHEAD_BYTES,
+    CUDA,
     SIMULATED_GPUS,
     SIMULATED_BANDWIDTH,
     SIMULATED_LATENCY,

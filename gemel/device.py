@@ -1,9 +1,10 @@
 """Devices: where arrays live and operations run.
 
 `cpu(0)`, `cpu(1)`, ... are logical devices over one pool of cores; `cores` limits how many of them
-one device may use. `GEMEL_SIMULATED_GPUS=2` (or `simulate`) makes `gpu(0)` and `gpu(1)`: devices
-with a worker each, behind links with a bandwidth and a latency, so that a program for several GPUs
-can be written, run and examined on any machine.
+one device may use. `gpu(0)`, `gpu(1)`, ... are this machine's GPUs, if it has any that CUDA can
+use. `GEMEL_SIMULATED_GPUS=2` (or `simulate`) makes simulated ones instead: devices with a worker
+each, behind links with a bandwidth and a latency, so that a program for several GPUs can be
+written, run and examined on any machine.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from functools import wraps
+from functools import cache, wraps
 from math import inf
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
@@ -36,7 +37,7 @@ class Device:
     core. Raises `DeviceError` for an unknown device type or number.
     """
 
-    __slots__ = ("code", "device_id", "device_type", "simulated")
+    __slots__ = ("code", "device_id", "device_type")
 
     #: MXNet's numbers of device types.
     devtype2str: ClassVar[dict[int, str]] = {1: "cpu", 2: "gpu", 3: "cpu_pinned", 5: "cpu_shared"}
@@ -45,7 +46,6 @@ class Device:
     code: int
     device_id: int
     device_type: str
-    simulated: bool
 
     def __new__(cls, device_type: Any, device_id: int = 0) -> Device:
         """The device of this type and number; a device itself is returned unchanged."""
@@ -54,7 +54,7 @@ class Device:
         return _restore(device_type, device_id)
 
     def __repr__(self) -> str:
-        note = ", simulated" if self.simulated and self.device_id < num_gpus() else ""
+        note = ", simulated" if self.simulated else ""
         return f"{self.device_type}({self.device_id}{note})"
 
     def __eq__(self, other: object) -> bool:
@@ -86,11 +86,15 @@ class Device:
         """Whether contents travel to it over a link, instead of lying in the CPU's memory."""
         return self.code >= CPU_COUNT
 
+    @property
+    def simulated(self) -> bool:
+        """Whether it is a GPU that this process simulates."""
+        return self.linked and self.device_id < _simulation.gpus
+
 
 def _place(kind: str, number: int, code: int) -> Device:
     place = object.__new__(Device)
     place.device_type, place.device_id, place.code = kind, number, code
-    place.simulated = kind == "gpu"
     return place
 
 
@@ -147,15 +151,20 @@ def _whole(name: str, value: Any) -> int:
 
 
 def present(place: Device) -> Device:
-    """The device itself. Raises `DeviceError` for a GPU that does not exist."""
-    number, found = place.device_id, num_gpus()
-    if not place.linked or number < found:
+    """The device itself. Raises `DeviceError` for a GPU that does not exist or cannot be used."""
+    number = place.device_id
+    if not place.linked or number < _simulation.gpus or number in _opened:
         return place
+    found = num_gpus()
     if found == 0:
         raise DeviceError(
             f"gpu({number}): no GPU found; use cpu() or try_gpu(), or set "
             f"GEMEL_SIMULATED_GPUS={number + 1} to simulate one"
         )
+    if number < found:
+        _core.open_gpu(number, place.code, f"gpu({number})")
+        _opened.add(number)
+        return place
     raise DeviceError(f"gpu({number}): there are {found} GPUs; the last is gpu({found - 1})")
 
 
@@ -164,14 +173,34 @@ def cpu_pinned(device_id: int = 0) -> Device:
     return cpu(device_id)
 
 
+#: The numbers of the real GPUs that this process uses.
+_opened: set[int] = set()
+
+
+@cache
+def real_gpus() -> int:
+    """How many GPUs this machine has that CUDA can use; 0 with ``GEMEL_CUDA=0``. The first call
+    starts the driver."""
+    return min(_core.count_gpus(), GPU_COUNT) if config.CUDA.read() else 0
+
+
 def num_gpus() -> int:
-    """The number of GPUs, including simulated ones."""
-    return _simulation.gpus
+    """The number of GPUs: the simulated ones if there are any, else the real ones."""
+    return _simulation.gpus or real_gpus()
+
+
+@cache
+def gpu_capability(number: int) -> int:
+    """The compute capability of a real GPU: 90 for 9.0. Raises `DeviceError` if it is not there."""
+    _, capability, _ = _core.describe_gpu(number)
+    return capability
 
 
 def gpu_memory_info(device_id: int = 0) -> tuple[int, int]:
     """(free, total) bytes of memory of a GPU. A simulated one has the machine's memory."""
-    present(gpu(device_id))
+    place = present(gpu(device_id))
+    if not place.simulated:
+        return _core.gpu_memory(device_id)
     total, free = (os.sysconf(f"SC_{name}PHYS_PAGES") for name in ("", "AV"))
     return free * os.sysconf("SC_PAGE_SIZE"), total * os.sysconf("SC_PAGE_SIZE")
 
@@ -249,6 +278,8 @@ def _simulate_topology(
 
 def _make(links: list[tuple[float, float]]) -> None:
     """Make GPUs whose links have these GB/s and microseconds."""
+    if links and _opened:
+        raise DeviceError("simulate: this process uses a real GPU; simulate GPUs in another one")
     for place, (bandwidth, latency) in zip(GPUS, links, strict=False):
         name = f"{place.device_type}({place.device_id})"
         _core.simulate_gpu(place.code, name, bandwidth * 1e9, latency * 1e-6)

@@ -13,7 +13,7 @@ import pytest
 from drawing import drawn, part_of
 from programs import SANITIZER
 
-from gemel import np
+from gemel import gpu, np
 from gemel.npx.engine import NUMPYS
 
 
@@ -59,6 +59,16 @@ def in_the_same_mode() -> Iterator[None]:
     NUMPYS.update(before)
 
 
+@pytest.fixture(autouse=True)
+def on_device(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Make arrays on the device that `--device` names."""
+    if request.config.getoption("device") == "cpu":
+        yield
+        return
+    with gpu(0):
+        yield
+
+
 def pytest_collection() -> None:
     """Disable garbage collection while tests are collected; it would take a third of that time."""
     gc.disable()
@@ -71,9 +81,11 @@ def pytest_collection_finish() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option `--cases`; see `drawing`."""
+    """Add the options `--cases`, see `drawing`, and `--device`."""
     text = "run only this part of the cases of long tables: 2/3 for the second third"
     parser.addoption("--cases", type=part_of, default=part_of("1/1"), metavar="PART", help=text)
+    text = "where tests make their arrays: gpu is gpu(0), a real one or with GEMEL_SIMULATED_GPUS=1"
+    parser.addoption("--device", choices=("cpu", "gpu"), default="cpu", help=text)
 
 
 def pytest_report_header(config: pytest.Config) -> str:

@@ -1,5 +1,6 @@
 """The operation table computed by other means than the core: by the kernels' meaning in NumPy, as
-C, as code for another processor under QEMU, and as WebAssembly in Node.
+C, as code for another processor under QEMU, as WebAssembly in Node, and as CUDA C++ by threads of
+this machine.
 
 The last two need Debian's qemu-user and gcc-aarch64-linux-gnu, or nodejs. `make targets` runs
 every way whose tools are installed.
@@ -10,8 +11,10 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
+from pathlib import Path
 from typing import Any
 
+import cuda_host
 import pytest
 from hypothesis import given
 from numpy_cases import examples
@@ -21,7 +24,7 @@ from random_kernels import Case as Kernels
 from random_kernels import Kernel, Product, meant, outcome, products, programs, same_bytes
 
 from gemel.codegen.print_c import source
-from gemel.codegen.target import MACHINE, Target, generic
+from gemel.codegen.target import MACHINE, Target, cuda, generic
 from gemel.errors import NoKernelError, TraceError
 from gemel.runtime.backend import native_code
 
@@ -51,7 +54,7 @@ class Way:
     scope="module",
     params=[
         "meaning",
-        *(pytest.param(name, marks=pytest.mark.targets) for name in (*TOOLS, "wasm")),
+        *(pytest.param(name, marks=pytest.mark.targets) for name in (*TOOLS, "wasm", "CUDA")),
     ],
 )
 def way(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]:
@@ -68,12 +71,29 @@ def way(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]
         yield Way(node.kernel, node.target, memory)
         node.close()
         return
+    if request.param == "CUDA":
+        if cuda_host.COMPILER is None:
+            pytest.skip("there is no C++ compiler")
+        yield Way(cuda_kernel(folder), cuda(90), memory)
+        return
     tools = TOOLS[request.param]
     if tools.missing:
         pytest.skip(f"there is no {', '.join(tools.missing)}")
     elsewhere = Elsewhere(folder, memory, tools)
     yield Way(elsewhere.kernel, elsewhere.target, memory)
     elsewhere.close()
+
+
+def cuda_kernel(folder: Path) -> Callable[[Any], Kernel]:
+    """How to make kernels as CUDA C++ that run on this machine; each is made once."""
+    known: dict[str, Kernel] = {}
+
+    def kernel(program: Any) -> Kernel:
+        if program.text not in known:
+            (known[program.text],) = cuda_host.built([program], folder)
+        return known[program.text]
+
+    return kernel
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

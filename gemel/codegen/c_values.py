@@ -67,7 +67,8 @@ def _floating(dtype: DType, value: float) -> str:
 class Functions:
     """The functions that the kernels of one C file share; each follows the functions it calls."""
 
-    def __init__(self) -> None:
+    def __init__(self, qualifier: str = "static") -> None:
+        self.qualifier = qualifier
         self.functions: dict[str, str] = {}
 
     def _once(
@@ -76,7 +77,8 @@ class Functions:
         """The name of a function. Its lines are written when it is first asked for."""
         if name not in self.functions:
             body = "".join(f"    {line}\n" for line in lines() if line)
-            text = f"{told}static {value_type(made)} {name}({arguments}) {{\n{body}}}\n"
+            head = f"{self.qualifier} {value_type(made)} {name}({arguments})"
+            text = f"{told}{head} {{\n{body}}}\n"
             self.functions[name] = text
         return name
 

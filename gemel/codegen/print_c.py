@@ -44,14 +44,18 @@ def source(programs: Sequence[Program], name: str = "kernel") -> str:
     several = len(programs) > 1
     texts = []
     for number, program in enumerate(programs):
-        texts.append(_Kernel(unit, program, f"{name}{number if several else ''}").text())
-    text = "\n".join((*unit.functions.values(), *texts))
+        texts.append(KernelText(unit, program, f"{name}{number if several else ''}").text())
+    return with_types("\n".join((*unit.functions.values(), *texts)), HEAD)
+
+
+def with_types(text: str, head: str) -> str:
+    """The text of kernels after a head and the types it needs."""
     named = (name for name in STORED_ONLY if re.search(rf"\b{name}\b", text))
     types = "".join(f"typedef uint16_t {name};\n" for name in named)
-    return "\n".join((HEAD + types, text))
+    return "\n".join((head + types, text))
 
 
-class _Kernel:
+class KernelText:
     """A program as a function: its loops; each reduction is a sweep over the inner loops."""
 
     def __init__(self, unit: Functions, program: Program, name: str) -> None:
@@ -82,7 +86,7 @@ class _Kernel:
 
     def text(self) -> str:
         """The function, after the program's text as a comment."""
-        self._body()
+        self.body()
         told = self.program.text.rstrip().replace("\n", "\n * ")
         head = [f"/* {told}\n */", f"int32_t {self.name}{SIGNATURE} {{"]
         given = [
@@ -98,9 +102,9 @@ class _Kernel:
         self.integers.setdefault(name, position)
         return name
 
-    def _body(self) -> None:
-        self._buffers()
-        self._scalars()
+    def body(self) -> None:
+        self.buffers()
+        self.scalars()
         self.steps(self.analysis.fixed())
         checks = any(step.name == "check" for step in self.program.code)
         self.add("int32_t status = 0;" if checks else "")
@@ -108,7 +112,7 @@ class _Kernel:
         for stage in range(self.analysis.last + 2):
             self.steps(self.analysis.point(stage, False))
             if stage <= self.analysis.last:
-                self._sweep(stage)
+                self.sweep(stage)
         self.close(1)
         self.add("return status;" if checks else "return 0;")
 
@@ -117,7 +121,7 @@ class _Kernel:
     def _loops(self) -> None:
         """The outer loops; the first runs over the kernel's range."""
         for dimension in range(self.program.outer):
-            first, last = ("begin", "end") if dimension == 0 else ("0", self._extent(dimension))
+            first, last = ("begin", "end") if dimension == 0 else ("0", self.extent(dimension))
             self._for(f"i{dimension}", first, last)
 
     def _tiles(self) -> None:
@@ -128,25 +132,25 @@ class _Kernel:
         )
         self._for("tile", "begin", "end")
         counts = {"rows": down, "columns": right}
-        counts |= {"inner": self._extent(1), "outer": self._extent(0)}
+        counts |= {"inner": self.extent(1), "outer": self.extent(0)}
         called = {"rows": "down", "columns": "right", "inner": "i1", "outer": "i0"}
         rest, coordinates = "tile", []
         for name in self.program.tile_order:
             coordinates.append(f"{called[name]} = {rest} % {counts[name]}")
             rest += f" / {counts[name]}"
         self.add(f"const int64_t {', '.join(coordinates)};")
-        self._block(f"i{ROWS}", "down", rows, self._extent(ROWS))
+        self._block(f"i{ROWS}", "down", rows, self.extent(ROWS))
         dimensions = range(ROWS + 1, self.program.outer)
         if len(dimensions) == 1:
-            self._block(f"i{ROWS + 1}", "right", columns, self._extent(ROWS + 1))
+            self._block(f"i{ROWS + 1}", "right", columns, self.extent(ROWS + 1))
             return
-        self._block("j", "right", columns, " * ".join(map(self._extent, dimensions)))
+        self._block("j", "right", columns, " * ".join(map(self.extent, dimensions)))
         rest = "j"
         for dimension in reversed(dimensions):
             first = dimension == dimensions[0]
-            own = rest if first else f"{rest} % {self._extent(dimension)}"
+            own = rest if first else f"{rest} % {self.extent(dimension)}"
             self.add(f"const int64_t i{dimension} = {own};")
-            rest = f"{rest} / {self._extent(dimension)}"
+            rest = f"{rest} / {self.extent(dimension)}"
 
     def _block(self, index: str, number: str, size: str, extent: str) -> None:
         """The loop over one of the blocks that an extent is cut into."""
@@ -157,12 +161,12 @@ class _Kernel:
     def _for(self, index: str, first: str, last: str) -> None:
         self.open(f"for (int64_t {index} = {first}; {index} < {last}; {index}++)")
 
-    def _extent(self, dimension: int) -> str:
+    def extent(self, dimension: int) -> str:
         return self.integer(f"n{dimension}", dimension)
 
     # --- what is there ----------------------------------------------------------------------
 
-    def _buffers(self) -> None:
+    def buffers(self) -> None:
         """Declares the arrays; those that are written may share the memory of others."""
         arrays = [(n, o) for n, o in enumerate(self.program.operands) if o.role != INDEX]
         for buffer, (number, operand) in enumerate(arrays):
@@ -173,7 +177,7 @@ class _Kernel:
     def array(self, number: int) -> str:
         return f"{'y' if self.program.operands[number].role == OUTPUT else 'x'}{number}"
 
-    def _scalars(self) -> None:
+    def scalars(self) -> None:
         for number, dtype in enumerate(self.program.scalars):
             name, integer = f"scalar{number}", f"integers[{self.program.first_scalar + number}]"
             if dtype.kind == "f":
@@ -213,16 +217,16 @@ class _Kernel:
         if step.name in ("load", "gather"):
             operand = self.program.operands[step.operand or 0]
             found = (
-                self.offset(attribute) if operand.role == INDEX else self._element(step, arguments)
+                self.offset(attribute) if operand.role == INDEX else self.element(step, arguments)
             )
             found += " != 0" if operand.dtype.kind == "b" else ""
             self.add(f"const {value_type(step.dtype)} v{position} = {found};")
         elif step.name == "scalar":
             self.add(f"const {value_type(step.dtype)} v{position} = scalar{attribute};")
         elif step.name == "store":
-            self.add(f"{self._element(step, arguments)} = {arguments[0]};")
+            self.add(f"{self.element(step, arguments)} = {arguments[0]};")
         elif step.name == "scatter_add":
-            element = self._element(step, arguments)
+            element = self.element(step, arguments)
             sum_ = values.computed("add", step.dtype, (element, arguments[1]), step.dtype)
             self.add(f"{element} = {sum_};")
         elif step.name == "check":
@@ -230,7 +234,7 @@ class _Kernel:
         else:
             self.add(values.statement(position))
 
-    def _element(self, step: Instruction, arguments: list[str]) -> str:
+    def element(self, step: Instruction, arguments: list[str]) -> str:
         """The element that an instruction reads or writes."""
         attribute: Any = step.attribute
         if step.name in ("load", "store"):
@@ -246,36 +250,36 @@ class _Kernel:
             if code[position].name not in ("reduce", "scan"):
                 self.step(position)
             elif code[position].name == "scan":
-                self._join(position)
+                self.join(position)
 
-    def _sweep(self, stage: int) -> None:
+    def sweep(self, stage: int) -> None:
         """One sweep over the inner positions."""
         program, before = self.program, self.depth
         sweep = self.analysis.plain_sweep(stage)
         for position in (*sweep.reductions, *sweep.scans):
-            self._start(position)
+            self.start(position)
         for dimension in range(program.outer, program.rank):
-            self._for(f"i{dimension}", "0", self._extent(dimension))
+            self._for(f"i{dimension}", "0", self.extent(dimension))
         self.steps((*sweep.uniform, *sweep.varying))
         for position in sweep.reductions:
-            self._join(position)
+            self.join(position)
         self.close(before)
 
-    def _reduced(self, position: int) -> tuple[str, DType]:
+    def reduced(self, position: int) -> tuple[str, DType]:
         """The name of a reduction or scan, and the dtype of its argument."""
         step = self.program.code[position]
         return str(step.attribute), self.program.code[step.arguments[0]].dtype
 
-    def _start(self, position: int) -> None:
-        name, dtype = self._reduced(position)
+    def start(self, position: int) -> None:
+        name, dtype = self.reduced(position)
         first = literal(dtype, Accumulator(name, dtype).neutral)
         if name in EXTREMES:
             self.add(f"{value_type(dtype)} most{position} = {first};", f"int64_t v{position} = 0;")
         else:
             self.add(f"{value_type(dtype)} v{position} = {first};")
 
-    def _join(self, position: int) -> None:
-        name, dtype = self._reduced(position)
+    def join(self, position: int) -> None:
+        name, dtype = self.reduced(position)
         now, value = f"v{position}", self.values.of(self.program.code[position].arguments[0])
         if name not in EXTREMES:
             pair = (value, now) if name in ("max", "min") else (now, value)
@@ -286,12 +290,12 @@ class _Kernel:
         if dtype.kind == "f":
             better = f"({better} || {value} != {value}) && {most} == {most}"
         self.open(f"if ({better})")
-        self.add(f"{most} = {value};", f"{now} = {self._position()};")
+        self.add(f"{most} = {value};", f"{now} = {self.inner_position()};")
         self.close(self.depth - 1)
 
-    def _position(self) -> str:
+    def inner_position(self) -> str:
         """The number of an inner position, counted over all inner loops."""
         text = f"i{self.program.outer}"
         for dimension in range(self.program.outer + 1, self.program.outer + self.program.inner):
-            text = f"({text}) * {self._extent(dimension)} + i{dimension}"
+            text = f"({text}) * {self.extent(dimension)} + i{dimension}"
         return text

@@ -11,7 +11,17 @@ from gemel.codegen.contract_plan import SCRATCH
 from gemel.codegen.contract_task import PAIRS, Task, WindowAxes, windows_pay_in_pairs
 from gemel.codegen.elements import ElementWriter
 from gemel.codegen.nest import Launch, Nest, Place, merged, stride_class
-from gemel.codegen.program import CONTIGUOUS, OUTER, OUTPUT, ROWS, Operand, Program
+from gemel.codegen.program import (
+    CONTIGUOUS,
+    INDEX,
+    OUTER,
+    OUTPUT,
+    ROWS,
+    STRIDED,
+    Operand,
+    Program,
+    Schedule,
+)
 from gemel.codegen.target import Target
 from gemel.dtype import promote
 from gemel.extent import same_for_all
@@ -66,6 +76,12 @@ def is_only_factor(node: Node, entry: Entry) -> bool:
     (inside,) = (b for b, e in zip(body.inputs, node.inputs, strict=True) if e is entry)
     reads = [(each, i) for each in body.walk() for i, e in enumerate(each.inputs) if e is inside]
     return [(is_product(each), i) for each, i in reads] == [(True, 1)]
+
+
+#: The extent of a loop, and the stride of b along it.
+Loops = tuple[Any, Any]
+#: Tiles of a result that a block of threads computes, and how many k it does so at a time.
+GRID_TILES = ((128, 128, 8), (64, 64, 16))
 
 
 class Axes:
@@ -140,17 +156,20 @@ class Axes:
 
     def windows(self, lanes: int) -> WindowAxes | None:
         """How b lies if its k or its columns run along several axes; None if they do not."""
+        n, k = self.factor_axes()
+        return WindowAxes.of(k, n, lanes) if len(k) + len(n) > 2 else None
+
+    def factor_axes(self) -> tuple[list[Loops], list[Loops]]:
+        """The axes of n and those of k, each with its extent and the stride of b along it."""
         n, k = (
             stride.axes if isinstance(stride, layouts.MixedStride) else [(extent, stride)]
             for stride, extent in zip(self.strides[1][-2:], (self.n, self.k), strict=True)
         )
-        return WindowAxes.of(k, n, lanes) if len(k) + len(n) > 2 else None
+        return n, k
 
-    def integers(self, windows: WindowAxes | None) -> list[Any]:
-        """Extents and strides as a kernel takes them: two batch axes, m, then all axes of n and
+    def integers(self, n: Sequence[Loops], k: Sequence[Loops]) -> list[Any]:
+        """Extents and strides as a kernel takes them: two batch axes, m, then these axes of n and
         k."""
-        n = windows.n if windows else [(self.n, self.strides[1][-2])]
-        k = windows.k if windows else [(self.k, self.strides[1][-1])]
         lead = ROWS - len(self.batch)
         found = [*[1] * lead, *self.batch, self.m, *(extent for extent, _ in (*n, *k))]
         for number, strides in enumerate(self.strides):
@@ -198,7 +217,7 @@ class _Writer(NamedTuple):
             alone, swapped = b.shape[-1] == 1, _transposed(b)
             rows = [len(batch) + 1, None if alone else len(batch)]
             workspace = workspace._replace(often=False)
-            along_k = a.strides[-1] == 1 and not alone
+            along_k = a.strides[-1] == 1 and not alone and not workspace.target.grid
             factors = [workspace.copy(swapped) if along_k else swapped, _transposed(a)]
         shape = (*batch, factors[0].shape[-2], factors[1].shape[-1], a.shape[-1])
         nest = Nest(shape, frozenset((len(shape) - 1,)))
@@ -279,6 +298,8 @@ def _total(nest: Nest, factors: list[Place], batch: int) -> Any:
 
 
 def _launches(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace) -> list[Launch]:
+    if workspace.target.grid:
+        return [_on_grid(nest, axes)]
     windows = axes.windows(workspace.target.width // sources[0].dtype.compute.itemsize)
     if windows and has_pairs([place.dtype for place in sources], workspace.target):
         windows = _paired(axes, sources, windows, workspace)
@@ -287,9 +308,9 @@ def _launches(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace
             source = sources[number]
             sources[number] = workspace.copy(source.at(axes.layout(number, source)))
             axes.made_dense(number)
-    program = _program(nest, axes, windows)
+    program = _program(nest, axes, *((3, 3) if windows else (1, 1)))
     lasts = axes.runs(0) or "k", axes.runs(1) or "n"
-    integers = axes.integers(windows)
+    integers = axes.integers(*((windows.n, windows.k) if windows else axes.factor_axes()))
     planned = steps(program, integers, lasts, workspace.target, workspace.often, windows)
     places: dict[int, Any] = dict(enumerate(sources))
     planned = _placed(planned, places, workspace)
@@ -327,8 +348,36 @@ def _paired(
     return windows._replace(together=PAIRS)
 
 
-def _program(nest: Nest, axes: Axes, windows: WindowAxes | None) -> Program:
-    """The program of the product, as plain loops."""
+def _on_grid(nest: Nest, axes: Axes) -> Launch:
+    """The launch for a grid of threads, which read the factors where they lie."""
+    n, k = axes.factor_axes()
+    program = _program(nest, axes, len(n), len(k))
+    along_k = axes.runs(0) == "k", axes.runs(1) == "k"
+    program = on_grid(program, along_k, GRID_TILES[-1])
+    places = [place for place, *_ in nest.operands if place is not None]
+    written = [each.role == OUTPUT for each in program.operands if each.role != INDEX]
+    integers = [*axes.integers(n, k), *nest.extras, *[0] * len(program.scalars)]
+    results = product(axes.batch) * axes.m * axes.n
+    cost = 1000 + results * axes.k // 1000
+    launch = Launch(program, places, written, integers, (results, results), nest.numbers, cost)
+    launch.failure = nest.told(launch)
+    return launch
+
+
+def on_grid(program: Program, along_k: tuple[bool, bool], tile: tuple[int, int, int]) -> Program:
+    """The loops of a product as a program for a grid of threads. `along_k`: which factors are
+    contiguous along k. `tile`: the rows and columns of a block's results, and the k of a step."""
+    rows, columns, depth = tile
+    a_form, b_form = (("m", "n")[i] if not along else "k" for i, along in enumerate(along_k))
+    schedule = Schedule("block", rows=rows, columns=columns, unroll=depth)
+    schedule = schedule._replace(a_form=a_form, b_form=b_form)
+    factors = (each._replace(stride_class=STRIDED) for each in program.operands[:2])
+    operands = (*factors, *program.operands[2:])
+    return program._replace(operands=operands, schedule=schedule.text)
+
+
+def _program(nest: Nest, axes: Axes, columns: int, depths: int) -> Program:
+    """The program of the product, as plain loops: so many for the columns, and so many for k."""
     operands = []
     for number, (_, role, dtype, _) in enumerate(nest.operands):
         stride = axes.strides[number][-2]
@@ -339,8 +388,7 @@ def _program(nest: Nest, axes: Axes, windows: WindowAxes | None) -> Program:
         operands.append(Operand(dtype, role, kind, number < 2))
     scalars = tuple(number.passed for number in nest.numbers)
     code, extra = tuple(nest.recorder.code), len(nest.extras)
-    count = 3 if windows else 1
-    return Program(ROWS + 1 + count, count, OUTER, tuple(operands), scalars, extra, code)
+    return Program(ROWS + 1 + columns, depths, OUTER, tuple(operands), scalars, extra, code)
 
 
 def _placed(

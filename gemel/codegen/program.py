@@ -39,7 +39,7 @@ INPUT, OUTPUT, INDEX = "input", "output", "index"
 #: Schedules of loops: vectors run along the last outer dimension, or along the last inner one.
 OUTER, INNER = "outer", "inner"
 #: The first words of schedules: the first two are for loops, the others for tiles.
-KINDS = (OUTER, INNER, "gemm", "dot", "pack")
+KINDS = (OUTER, INNER, "gemm", "dot", "pack", "block")
 #: The rows and columns of a tile, the numbers of tiles along both, and the length of a block of k.
 TILES = ("m_block", "n_block", "m_tiles", "n_tiles", "k_block")
 #: The coordinates of a tile: its block of rows, its block of columns, and its place in the batch.
@@ -60,15 +60,16 @@ ANY = 0
 #: Further words of a schedule for a sum in tiles; see docs/internals/kernels.md.
 FLAGS = ("split", "direct", "across", "vnni", "bf16", "by_rows", "far", "packs_b", "narrow")
 #: How the factors of such a sum lie; for windows, how they are read (`contract_task.WindowForm`).
-A_FORMS, B_FORMS = ("k", "m", "packed"), ("n", "packed", "turned", "gathered", "rows")
+A_FORMS, B_FORMS = ("k", "m", "packed"), ("n", "k", "packed", "turned", "gathered", "rows")
 
 
 class Schedule(NamedTuple):
     """How a program is computed: `Program.schedule` in parts.
 
     `kind` is `OUTER` or `INNER`, with or without the name of a `recipe`; ``gemm`` or ``dot``, with
-    micro-tiles of `rows` x `columns` and, for dot, `unroll` vectors along k; or ``pack``, into
-    panels of `width` lines, which may be transposed (`turn`).
+    micro-tiles of `rows` x `columns` and, for dot, `unroll` vectors along k; ``pack``, into
+    panels of `width` lines, which may be transposed (`turn`); or ``block``, on a grid of threads,
+    with tiles of `rows` x `columns` and steps of `unroll` along k.
 
     `a_form` and `b_form` say for a gemm whether the operand is read from panels or where it lies,
     contiguous along ``"k"``, ``"m"`` or ``"n"``, or in a form of windows. `split`: k is cut, and
@@ -109,9 +110,11 @@ class Schedule(NamedTuple):
     def text(self) -> str:
         """The schedule in words, which `parse` reads."""
         flags = [word.replace("_", "-") for word in FLAGS if getattr(self, word)]
+        forms = f"a:{self.a_form}", f"b:{self.b_form}"
         if self.kind == "gemm":
-            forms = f"a:{self.a_form}", f"b:{self.b_form}"
             words = [f"{self.rows}x{self.columns}", *forms, *flags]
+        elif self.kind == "block":
+            words = [f"{self.rows}x{self.columns}x{self.unroll}", *forms]
         elif self.kind == "dot":
             words = [f"{self.rows}x{self.columns}x{self.unroll}", *flags]
         elif self.kind == "pack":
@@ -147,7 +150,7 @@ def _read(kind: str, words: list[str]) -> Schedule:
     shape, *words = words
     rows, columns, *unroll = map(int, shape.split("x"))
     made = Schedule(kind, "", rows, columns, unroll[0] if unroll else 1)
-    if kind == "gemm":
+    if kind in ("gemm", "block"):
         a, b, *words = words
         _known("form of a", a[2:], A_FORMS)
         _known("form of b", b[2:].split("-")[0], B_FORMS)

@@ -22,7 +22,8 @@ class Target(NamedTuple):
     `width` is the vector width in bytes; `cpu` and `features` are LLVM's names. `masks`: loads and
     stores under a mask are native for 4 and 8 byte elements; `small_masks`: also for smaller ones;
     `rounds`: rounding to integers; `halves`: float16 conversion; `fma`: fused multiply-add;
-    `scales`: multiplying by powers of two, in whole vectors.
+    `scales`: multiplying by powers of two, in whole vectors. `grid`: kernels are run by a grid of
+    threads, without vectors.
     """
 
     name: str
@@ -36,6 +37,7 @@ class Target(NamedTuple):
     halves: bool = False
     fma: bool = False
     scales: bool = False
+    grid: bool = False
 
     def narrowed(self, width: int) -> Target:
         """The same target with vectors of at most `width` bytes."""
@@ -92,6 +94,11 @@ _AVX512 = _AVX2 + ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,-prefer-256
 
 #: Features that browsers and Node have had since 2021.
 _WASM = "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint"
+
+
+def cuda(capability: int) -> Target:
+    """A GPU of this CUDA compute capability (90 for 9.0)."""
+    return Target("cuda", 16, "nvptx64-nvidia-cuda", f"sm_{capability}", "", fma=True, grid=True)
 
 
 def generic(machine: str) -> Target:

@@ -7,14 +7,14 @@ passed down to all code that names, prints, loads or lowers kernels.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from gemel import _core
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
-from gemel.codegen.target import EXTENSIONS, Target, has_extension, host
-from gemel.device import Device, current_device
+from gemel.codegen.target import EXTENSIONS, Target, cuda, has_extension, host
+from gemel.device import Device, current_device, gpu_capability
 
 #: From a program to the code of its kernel.
 CodeGenerator = Callable[[Program, Target], bytes]
@@ -75,17 +75,31 @@ class Backend:
 native_code: CodeGenerator = compile_program
 
 
+def gpu_code(program: Program, target: Target) -> bytes:
+    """The code of a program for a GPU, after what its launch depends on. By NVIDIA's compiler."""
+    from gemel.codegen import nvrtc, print_cuda
+
+    form = print_cuda.form(program)
+    return form + nvrtc.machine_code(print_cuda.source([program]), target.cpu)
+
+
 _native: list[Backend] = []
 #: The recipes this process has met, numbered.
 _recipes: dict[Recipe, int] = {}
 
 
 def backend_of(device: Device) -> Backend:
-    """The backend of a device. All devices, including simulated GPUs, run on this machine's
-    cores."""
+    """The backend of a device. CPUs and simulated GPUs run on this machine's cores."""
+    if device.linked and not device.simulated:
+        return _gpu_backend(gpu_capability(device.device_id))
     if not _native:  # finding the host's target reads a file
         _native.append(Backend(host(), native_code, _core.load_object))
     return _native[0]
+
+
+@cache
+def _gpu_backend(capability: int) -> Backend:
+    return Backend(cuda(capability), gpu_code, _core.load_gpu_kernel)
 
 
 def backend_for(values: Iterable[Any]) -> Backend:

@@ -47,10 +47,17 @@ class Device {
   // Calls `done` when everything that this operation launched has ended. On the CPU that is as soon
   // as launch() has returned.
   virtual void finish(Completion done) { done(); }
-  virtual void synchronize() {}
+  // Copies a few bytes of this device's memory to the host, after everything launched before. False
+  // if that failed.
+  virtual bool read(void* to, const void* from, size_t bytes);
+  // What a negative status of launch() means; kernels return positive ones.
+  virtual std::string explain(int32_t status) const;
 
   const std::string name;
   const std::string target;  // which machine code it runs
+  // Devices with the same number run the same machine code; it is part of the keys of prepared
+  // calls.
+  int machine = 0;
   // Its memory is host memory and any thread may do its work, so a call does small work itself.
   bool on_host = false;
   int lane = -1;             // the lane of its operations

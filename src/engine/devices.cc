@@ -39,6 +39,15 @@ void Device::copy(void* to, const void* from, size_t bytes, Completion done) {
   done();
 }
 
+bool Device::read(void* to, const void* from, size_t bytes) {
+  std::memcpy(to, from, bytes);
+  return true;
+}
+
+std::string Device::explain(int32_t status) const {
+  return name + ": a kernel ended with status " + std::to_string(status);
+}
+
 int32_t Device::launch(const KernelCall& call) {
   if (call.extent <= call.chunk || call.chunk <= 0) {
     return call.function(call.buffers, call.integers, 0, call.extent);

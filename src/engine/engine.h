@@ -332,6 +332,8 @@ class Engine {
   static bool on_host(int device) noexcept {
     return (hosts_.load(std::memory_order_relaxed) >> device & 1) != 0;
   }
+  // Device::machine of this device.
+  static int machine(int number) noexcept { return on_host(number) ? 0 : device(number)->machine; }
   // How many threads may work for a device of the pool at the same time; <= 0: all of them.
   void set_share(int device, int threads);
   // While tracing, every operation goes through issue(), which records it (see trace.h).

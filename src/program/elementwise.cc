@@ -31,7 +31,10 @@ FailurePointer run_work(const Work& work, const int64_t* integers) {
   void* buffers[kMaxOperands];
   for (int i = 0; i < work.place_count; ++i) buffers[i] = work.places[i].address();
   const KernelCall call{work.kernel->kernel.function, buffers, integers, work.extent, work.chunk};
-  return work.device->launch(call) == 0 ? nullptr : make_failure(work.kernel->failure);
+  const int32_t status = work.device->launch(call);
+  if (status == 0) return nullptr;
+  if (status < 0) return make_failure({"DeviceError", work.device->explain(status)});
+  return make_failure(work.kernel->failure);
 }
 
 class ElementwiseOperation final : public Operation {
@@ -208,14 +211,15 @@ int ElementwiseCall::inner_class(int array) const {
   return kAcross;
 }
 
-// The operation and its parameters, then one byte for each operand, then two bits for each operand
-// (its stride class). The target comes last.
+// The machine code, the operation and its parameters, then one byte for each operand, then two bits
+// for each operand (its stride class). The target comes last.
 ElementwiseKey ElementwiseCall::key(uint32_t operation, uint32_t parameters) const {
   static_assert(kMaxInputs <= 11);
   ElementwiseKey key;
   key.words[1] = operands->tag_words[0];
   key.words[2] = operands->tag_words[1];
-  key.words[0] = static_cast<uint64_t>(operation) << 40 | static_cast<uint64_t>(parameters) << 8 |
+  key.words[0] = static_cast<uint64_t>(Engine::machine(device())) << 56 |
+                 static_cast<uint64_t>(operation) << 40 | static_cast<uint64_t>(parameters) << 8 |
                  static_cast<uint64_t>(loop.rank) << 1 | (target != nullptr);
   uint64_t classes = operands->arrays;  // if all arrays are dense
   if (!even) {

@@ -18,8 +18,16 @@ class OnDevice final : public Environment {
   explicit OnDevice(Device* device, Operation* operation = nullptr, const Place* results = nullptr)
       : device_(device), operation_(operation), results_(results) {}
   int32_t launch(const KernelCall& call) const override { return device_->launch(call); }
+  std::string explain(int32_t status) const override { return device_->explain(status); }
+  std::optional<bool> is_set(const char* byte) const override {
+    char value = 0;
+    if (!device_->read(&value, byte, 1)) return std::nullopt;
+    return value != 0;
+  }
+  // Other devices run one kernel after another.
   void side_by_side(int64_t count, TileFunction function, void* context) const override {
-    Engine::get().parallel(count, function, context, true);
+    if (device_->on_host) return Engine::get().parallel(count, function, context, true);
+    for (int64_t index = 0; index < count; ++index) function(context, index);
   }
   void* allocate(size_t bytes) const override { return device_->allocate(bytes); }
   void release(void* block, size_t bytes) const override { device_->release(block, bytes); }
@@ -44,6 +52,8 @@ class ThisThread final : public Environment {
   int32_t launch(const KernelCall& call) const override {
     return call.function(call.buffers, call.integers, 0, call.extent);
   }
+  std::string explain(int32_t status) const override { return std::to_string(status); }
+  std::optional<bool> is_set(const char* byte) const override { return *byte != 0; }
   void side_by_side(int64_t count, TileFunction function, void* context) const override {
     for (int64_t index = 0; index < count; ++index) function(context, index);
   }

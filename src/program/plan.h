@@ -4,6 +4,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -83,6 +84,11 @@ class Environment {
  public:
   virtual ~Environment() = default;
   virtual int32_t launch(const KernelCall& call) const = 0;
+  // What a negative status of launch() means.
+  virtual std::string explain(int32_t status) const = 0;
+  // Whether a byte of a buffer is not 0, after everything launched before. Nothing if that cannot
+  // be found out.
+  virtual std::optional<bool> is_set(const char* byte) const = 0;
   // Calls function(context, 0..count-1), in any order or concurrently.
   virtual void side_by_side(int64_t count, TileFunction function, void* context) const = 0;
   virtual void* allocate(size_t bytes) const = 0;  // null when out of memory

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstring>
 #include <mutex>
+#include <optional>
 #include <span>
 
 #include "engine/trace.h"
@@ -123,6 +124,13 @@ class Runner {
   FailurePointer run_together(const Item& item);
   FailurePointer run_loop(const Item& item);
   bool reached(const Item& item, const FailurePointer& failure);
+  // Whether a condition holds; nothing if the device does not say.
+  std::optional<bool> is_set(const Binding::Buffer& buffer) const {
+    return environment_.is_set(bases_[buffer.base] + buffer.offset);
+  }
+  FailurePointer unreadable() const {
+    return make_failure({"DeviceError", program_.name + ": a condition could not be read"});
+  }
   void tell_result(int output);
   static bool has_number(const Item& item) {
     return item.kind != Item::Kind::kTogether && item.number >= 0;
@@ -176,7 +184,9 @@ FailurePointer Runner::run_step(size_t index) {
   }
   const KernelCall whole{bound.function, buffers.data(),
                          binding_.integers.data() + bound.first_integer, bound.extent, bound.chunk};
-  if (call(whole, step) == 0) return nullptr;
+  const int32_t status = call(whole, step);
+  if (status == 0) return nullptr;
+  if (status < 0) return make_failure({"DeviceError", environment_.explain(status)});
   return make_failure(
       {step.failure.type, filled(step.failure.message, {whole.integers, step.integers.size()})});
 }
@@ -250,9 +260,11 @@ FailurePointer Runner::run_loop(const Item& item) {
   int64_t done = 0;
   for (int64_t round = 0; round < rounds; ++round) {
     move(round, done);
-    if (condition != nullptr && bases_[condition->base][condition->offset] == 0) {
-      if (!moves) break;
-      continue;
+    if (condition != nullptr) {
+      const std::optional<bool> goes_on = is_set(*condition);
+      if (!goes_on) return unreadable();
+      if (!*goes_on && !moves) break;
+      if (!*goes_on) continue;
     }
     FailurePointer failure = run_items(item.branches[0]);
     if (failure != nullptr) return failure;
@@ -287,9 +299,9 @@ FailurePointer Runner::run_item(const Item& item) {
   if (item.kind == Item::Kind::kTogether) return run_together(item);
   if (item.kind == Item::Kind::kLoop) return run_loop(item);
   if (item.kind == Item::Kind::kKept) return kept_known_ ? nullptr : run_items(item.branches[0]);
-  const Binding::Buffer& predicate = binding_.predicates[static_cast<size_t>(item.step)];
-  const bool chosen = bases_[predicate.base][predicate.offset] != 0;
-  return run_items(item.branches[chosen ? 0 : 1]);
+  const std::optional<bool> chosen = is_set(binding_.predicates[static_cast<size_t>(item.step)]);
+  if (!chosen) return unreadable();
+  return run_items(item.branches[*chosen ? 0 : 1]);
 }
 
 // Whether a site says what the failure reaches. Then the items that depend on it are skipped.

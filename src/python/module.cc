@@ -11,7 +11,6 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "engine/simulated.h"
 #include "memory/machine.h"
 #include "memory/memory.h"
 #include "python/array.h"
@@ -21,6 +20,7 @@
 #include "python/errands.h"
 #include "python/flags.h"
 #include "python/history.h"
+#include "python/module_gpus.h"
 #include "python/op_type.h"
 #include "python/origins.h"
 #include "python/plan_type.h"
@@ -316,10 +316,6 @@ void define_arrays(nb::module_& module) {
   module.def("exports", &Storage::all_exports);
   module.def("copy_to_device", &copy_to, "array"_a, "device"_a);
   module.def("copy_across", &copy_between, "source"_a, "target"_a);
-  module.def("simulate_gpu", [](int device, const std::string& name, double bytes_per_second,
-                                double latency_seconds) {
-    simulate_gpu(device, name, {bytes_per_second, latency_seconds});
-  });
   module.def("call_python", &call_python, "function"_a, "name"_a, "inputs"_a, "results"_a,
              "targets"_a = nb::tuple(), "device"_a = 0);
   module.def("set_array_class",
@@ -490,6 +486,7 @@ NB_MODULE(_core_parts, module) {
   define_arrays(module);
   define_state(module);
   define_engine(module);
+  define_gpus(module);
 }
 
 PyObject* PyInit__core() {

@@ -61,7 +61,8 @@ uint32_t new_owner() {
 
 void CallKey::add(const Tensor& tensor) {
   add(static_cast<uint64_t>(tensor.dtype) | static_cast<uint64_t>(tensor.ndim) << 8 |
-      static_cast<uint64_t>(tensor.contiguous) << 16);
+      static_cast<uint64_t>(tensor.contiguous) << 16 |
+      static_cast<uint64_t>(Engine::machine(tensor.device())) << 32);
   if (!exact_) return;
   const int count = tensor.contiguous ? tensor.ndim : 2 * tensor.ndim;
   const int64_t* dims = tensor.extents();  // the strides follow the extents

@@ -1,0 +1,350 @@
+"""Kernels as CUDA C++, for GPUs: the loops of a `Program` on a grid of threads.
+
+The outer positions are divided among the threads of all blocks. The inner positions of one outer
+position are divided among threads of a block, which combine what they have found, or left to one
+thread; several blocks may share them if there are few outer positions. How many threads do what is
+decided per call, from the sizes (src/cuda/grid.h). A product computes a tile of its result per
+block instead (`print_cuda_tiles`).
+
+As in `print_c`, functions such as exp have the same bits as in machine code for processors, with
+``-fmad=false``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from gemel.codegen.analysis import Analysis
+from gemel.codegen.c_values import Functions, element_type, literal, value_type
+from gemel.codegen.print_c import EXTREMES, JOINED, KernelText, with_types
+from gemel.codegen.program import INDEX, INNER, OUTPUT, WRITES, Program
+from gemel.codegen.reductions import Accumulator
+from gemel.dtype import DType
+
+HEAD = """\
+#ifndef GEMEL_HOST
+typedef signed char int8_t;
+typedef unsigned char uint8_t;
+typedef short int16_t;
+typedef unsigned short uint16_t;
+typedef int int32_t;
+typedef unsigned int uint32_t;
+typedef long long int64_t;
+typedef unsigned long long uint64_t;
+#define INT8_MIN (-128)
+#define INT16_MIN (-32768)
+#define INT32_MIN (-2147483647 - 1)
+#define INT64_MIN (-9223372036854775807LL - 1)
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fc00000)
+#define roundeven rint
+#define roundevenf rintf
+#endif
+
+/* Returns rest modulo extent, and divides rest by it: in 32 bits if they are enough. */
+static __device__ int64_t split(int64_t &rest, int64_t extent) {
+    if (((uint64_t)(rest | extent) >> 32) == 0) {
+        const uint32_t whole = (uint32_t)rest / (uint32_t)extent;
+        const uint32_t part = (uint32_t)rest - whole * (uint32_t)extent;
+        rest = whole;
+        return part;
+    }
+    const int64_t whole = rest / extent, part = rest - whole * extent;
+    rest = whole;
+    return part;
+}
+"""
+#: The most threads of a block (kThreads in src/cuda/grid.h).
+THREADS = 256
+#: Dtypes whose elements several threads may add to at once, and the type they do it in.
+ATOMIC = {
+    "float32": "float",
+    "float64": "double",
+    "int32": "int",
+    "uint32": "unsigned int",
+    "int64": "unsigned long long",
+    "uint64": "unsigned long long",
+}
+
+
+def source(programs: Sequence[Program], name: str = "kernel") -> str:
+    """CUDA C++ with a kernel per program: `name`, or `name`0, `name`1, ... for several."""
+    from gemel.codegen.print_cuda_tiles import TileText
+
+    unit = Functions("static __device__")
+    several = len(programs) > 1
+    texts = []
+    for number, program in enumerate(programs):
+        made = TileText if program.in_tiles else GridText
+        texts.append(made(unit, program, f"{name}{number if several else ''}").text())
+    return with_types("\n".join((*unit.functions.values(), *texts)), HEAD)
+
+
+def form(program: Program) -> bytes:
+    """What the launch of a program's kernel depends on: the struct `Form` of src/cuda/grid.h."""
+    names = {step.name for step in program.code}
+    added = [step.operand or 0 for step in program.code if step.name == "scatter_add"]
+    schedule = program.parsed_schedule
+    tile = (schedule.rows, schedule.columns, THREADS) if program.in_tiles else (0, 0, 0)
+    return struct.pack(
+        "<13i",
+        sum(operand.role != INDEX for operand in program.operands),
+        program.first_scalar + len(program.scalars),
+        program.outer,
+        program.inner,
+        program.vectors_along == INNER,
+        "scan" in names,
+        any(program.operands[number].dtype.name not in ATOMIC for number in added),
+        partial_bytes(program) > 0,
+        partial_bytes(program),
+        "check" in names,
+        *tile,
+    )
+
+
+def partial_bytes(program: Program) -> int:
+    """What blocks leave for each other per outer position, if they may share its inner positions:
+    if these are only reduced, once. Else 0."""
+    names = {step.name for step in program.code}
+    if not program.inner or program.in_tiles or names & {"scan", "check", "scatter_add"}:
+        return 0
+    analysis = Analysis(program)
+    written = (p for p, step in enumerate(program.code) if step.name in WRITES)
+    if analysis.last != 0 or any(analysis.inner[position] for position in written):
+        return 0
+    found = (program.code[p].attribute for p in analysis.plain_sweep(0).reductions)
+    return sum(16 if name in EXTREMES else 8 for name in found)
+
+
+class GridText(KernelText):
+    """A program as a kernel for a grid of threads."""
+
+    def text(self) -> str:
+        """The kernel, after the program's text as a comment."""
+        self.body()
+        told = self.program.text.rstrip().replace("\n", "\n * ")
+        buffers = sum(operand.role != INDEX for operand in self.program.operands)
+        integers = self.program.first_scalar + len(self.program.scalars)
+        head = [
+            f"struct {self.name}_arguments {{",
+            f"    void *buffers[{max(buffers, 1)}];",
+            f"    int64_t integers[{integers}];",
+            "    char *scratch;",
+            "    unsigned int *counters;",
+            "    volatile int32_t *status;",
+            "    int32_t across, along;",
+            "};",
+            "",
+            f"/* {told}\n */",
+            f'extern "C" __global__ void __launch_bounds__({THREADS}) {self.name}'
+            f"(const __grid_constant__ {self.name}_arguments given) {{",
+        ]
+        given = [f"    const int64_t {n} = given.integers[{i}];" for n, i in self.integers.items()]
+        return "\n".join((*head, *given, *self.lines, "}", ""))
+
+    def body(self) -> None:
+        self.buffers()
+        self.scalars()
+        self.steps(self.analysis.fixed())
+        self.threads()
+        self.open(
+            "for (int64_t first = (int64_t)blockIdx.x * across; first < positions; "
+            "first += (int64_t)gridDim.x * across)"
+        )
+        self.add("const bool there = first + row < positions;")
+        self.add("int64_t rest = there ? first + row : 0;")
+        self.coordinates(range(self.program.outer))
+        for stage in range(self.analysis.last + 2):
+            self.point(self.analysis.point(stage, False))
+            if stage <= self.analysis.last:
+                self.sweep(stage)
+        self.close(1)
+
+    def buffers(self) -> None:
+        arrays = [(n, o) for n, o in enumerate(self.program.operands) if o.role != INDEX]
+        for buffer, (number, operand) in enumerate(arrays):
+            constant = "" if operand.role == OUTPUT else "const "
+            made = f"{constant}{element_type(operand.dtype)} *"
+            self.add(f"{made}const {self.array(number)} = ({made})given.buffers[{buffer}];")
+
+    def scalars(self) -> None:
+        for number, dtype in enumerate(self.program.scalars):
+            integer = f"given.integers[{self.program.first_scalar + number}]"
+            made = value_type(dtype)
+            if dtype.kind == "f":
+                self.add(f"double scalar{number};")
+                self.add(f"memcpy(&scalar{number}, &{integer}, 8);")
+            else:
+                self.add(f"const {made} scalar{number} = ({made}){integer};")
+
+    # --- who does what ----------------------------------------------------------------------
+
+    @property
+    def cooperates(self) -> bool:
+        """Whether several threads may share the inner positions of an outer one."""
+        in_order = any(step.name == "scan" for step in self.program.code)
+        return self.program.inner > 0 and not in_order
+
+    def threads(self) -> None:
+        """Declares which outer position of a block is this thread's, and which share of the inner
+        ones."""
+        self.add(
+            "const int across = given.across, along = given.along;",
+            "const int thread = threadIdx.x;",
+        )
+        near = self.program.vectors_along == INNER
+        row = "thread / along" if near else "thread % across"
+        lane = "thread % along" if near else "thread / across"
+        self.add(f"const int row = {row}, lane = {lane};")
+        if self.cooperates:
+            self.add(f"__shared__ uint64_t shared[{2 * THREADS}];")
+        outer = [self.extent(d) for d in range(self.program.outer)]
+        inner = [self.extent(d) for d in range(self.program.outer, self.program.rank)]
+        self.add(f"const int64_t positions = {' * '.join(outer)};")
+        if inner:
+            self.add(f"const int64_t length = {' * '.join(inner)};")
+
+    def coordinates(self, dimensions: range, rest: str = "rest") -> None:
+        """Declares the positions along some dimensions, from their position in all of them."""
+        for dimension in reversed(dimensions):
+            whole = dimension == dimensions[0]
+            found = rest if whole else f"split({rest}, {self.extent(dimension)})"
+            self.add(f"const int64_t i{dimension} = {found};")
+
+    # --- instructions -----------------------------------------------------------------------
+
+    def point(self, positions: list[int]) -> None:
+        """Instructions at an outer position; one thread writes."""
+        code = self.program.code
+        guarded = [p for p in positions if code[p].name in WRITES or code[p].name == "check"]
+        self.steps(p for p in positions if p not in guarded)
+        if guarded:
+            self.open("if (there && lane == 0)")
+            self.steps(guarded)
+            self.close(self.depth - 1)
+
+    def step(self, position: int) -> None:
+        step = self.program.code[position]
+        arguments = [self.values.of(argument) for argument in step.arguments]
+        if step.name == "check":
+            self.add(f"if (!{arguments[0]}) *given.status = 1;")
+        elif step.name == "scatter_add" and step.dtype.name in ATOMIC:
+            made = ATOMIC[step.dtype.name]
+            element = self.element(step, arguments)
+            self.add(f"atomicAdd(({made} *)&{element}, ({made}){arguments[1]});")
+        else:
+            super().step(position)
+
+    def sweep(self, stage: int) -> None:
+        sweep, before = self.analysis.plain_sweep(stage), self.depth
+        for position in (*sweep.reductions, *sweep.scans):
+            self.start(position)
+        step = "(int64_t)along * gridDim.y" if self.cooperates else "1"
+        begin = "(int64_t)along * blockIdx.y + lane" if self.cooperates else "0"
+        self.open(f"for (int64_t j = {begin}; j < (there ? length : 0); j += {step})")
+        self.add("int64_t inside = j;")
+        self.coordinates(range(self.program.outer, self.program.rank), "inside")
+        self.steps((*sweep.uniform, *sweep.varying))
+        for position in sweep.reductions:
+            self.join(position)
+        self.close(before)
+        if self.cooperates and sweep.reductions:
+            self.open("if (along > 1)")
+            self.in_block(sweep.reductions)
+            self.close(before)
+        if partial_bytes(self.program):
+            self.between_blocks(sweep.reductions)
+
+    # --- reductions shared by threads -------------------------------------------------------
+
+    def merge(self, position: int, value: str, place: str) -> None:
+        """Adds what another thread has found to this thread's result of a reduction."""
+        name, dtype = self.reduced(position)
+        now = f"v{position}"
+        if name not in EXTREMES:
+            pair = (value, now) if name in ("max", "min") else (now, value)
+            self.add(f"{now} = {self.values.computed(JOINED[name], dtype, pair, dtype)};")
+            return
+        most = f"most{position}"
+        better = f"{value} {EXTREMES[name]} {most}"
+        same = f"{value} == {most}"
+        if dtype.kind == "f":  # NaN is the extreme, and the first one wins
+            better = f"{most} == {most} && ({value} != {value} || {better})"
+            same = f"({same} || {most} != {most} && {value} != {value})"
+        self.open(f"if ({better} || {same} && {place} < {now})")
+        self.add(f"{most} = {value};", f"{now} = {place};")
+        self.close(self.depth - 1)
+
+    def kept(self, position: int) -> tuple[str, DType]:
+        """The variable in which a thread has a reduction, and its dtype."""
+        name, dtype = self.reduced(position)
+        return (f"most{position}" if name in EXTREMES else f"v{position}"), dtype
+
+    def in_block(self, reductions: list[int]) -> None:
+        """The threads that share an outer position combine what they have found; all of them get
+        the result."""
+        slot = "row * along + lane"
+        for position in reductions:
+            (variable, dtype), places = self.kept(position), f"place{position}"
+            made, values = value_type(dtype), f"value{position}"
+            pairs = variable != f"v{position}"
+            self.add(f"{made} *const {values} = ({made} *)shared;")
+            self.add(f"int64_t *const {places} = (int64_t *)shared + {THREADS};" if pairs else "")
+            self.add("__syncthreads();", f"{values}[{slot}] = {variable};")
+            self.add(f"{places}[{slot}] = v{position};" if pairs else "", "__syncthreads();")
+            self.open("for (int step = along / 2; step > 0; step /= 2)")
+            self.open("if (lane < step)")
+            self.merge(position, f"{values}[{slot} + step]", f"{places}[{slot} + step]")
+            self.add(f"{values}[{slot}] = {variable};")
+            self.add(f"{places}[{slot}] = v{position};" if pairs else "")
+            self.close(self.depth - 1)
+            self.add("__syncthreads();")
+            self.close(self.depth - 1)
+            self.add(f"{variable} = {values}[row * along];")
+            self.add(f"v{position} = {places}[row * along];" if pairs else "")
+
+    def between_blocks(self, reductions: list[int]) -> None:
+        """The blocks that share outer positions leave what they have found; the last one combines
+        it, in the order of the blocks."""
+        depth = self.depth
+        self.open("if (gridDim.y > 1)")
+        self.add("const int64_t slots = (int64_t)gridDim.x * gridDim.y * across;")
+        self.add("char *const partial = given.scratch;")
+        self.add("__shared__ bool last;")
+        mine = "((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * across + row"
+        offset = 0
+        for position in reductions:
+            variable, dtype = self.kept(position)
+            made, pairs = value_type(dtype), variable != f"v{position}"
+            self.add(f"{made} *const left{position} = ({made} *)(partial + {offset} * slots);")
+            offset += 8
+            if pairs:
+                self.add(f"int64_t *const at{position} = (int64_t *)(partial + {offset} * slots);")
+                offset += 8
+            self.add(f"if (lane == 0) left{position}[{mine}] = {variable};")
+            self.add(f"if (lane == 0) at{position}[{mine}] = v{position};" if pairs else "")
+        self.add("__threadfence();", "__syncthreads();")
+        counted = "atomicAdd(given.counters + blockIdx.x, 1u) == gridDim.y - 1"
+        self.add(f"if (thread == 0) last = {counted};", "__syncthreads();", "if (!last) return;")
+        self.add("if (thread == 0) given.counters[blockIdx.x] = 0;", "__threadfence();")
+        for position in reductions:
+            self.reset(position)
+        self.open("for (int64_t part = lane; part < gridDim.y; part += along)")
+        self.add("const int64_t there_ = (part * gridDim.x + blockIdx.x) * across + row;")
+        for position in reductions:
+            self.merge(position, f"left{position}[there_]", f"at{position}[there_]")
+        self.close(self.depth - 1)
+        self.in_block(reductions)
+        self.close(depth)
+
+    def reset(self, position: int) -> None:
+        """Sets a reduction back to what it starts with."""
+        name, dtype = self.reduced(position)
+        variable, _ = self.kept(position)
+        self.add(f"{variable} = {literal(dtype, Accumulator(name, dtype).neutral)};")
+        if name in EXTREMES:
+            self.add(f"v{position} = 0;")
+
+
+__all__ = ["ATOMIC", "THREADS", "GridText", "form", "source"]

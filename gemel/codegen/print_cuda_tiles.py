@@ -1,0 +1,217 @@
+"""Matrix products as CUDA C++: each block computes a tile of the result.
+
+The block goes along k in steps. In each step its threads read a part of both factors into shared
+memory, while they multiply the part before: each thread holds several sums in registers. The
+factors are read where they lie, whatever their strides, so windows of a convolution need no copy.
+"""
+
+from __future__ import annotations
+
+from gemel.codegen.c_values import Functions, literal, value_type
+from gemel.codegen.print_cuda import THREADS, GridText
+from gemel.codegen.program import ROWS, Program
+from gemel.dtype import DType
+
+#: How many sums in a row a thread has side by side; it reads as many elements of shared memory at
+#: once.
+SIDE = 4
+#: Elements between lines of shared memory, so that neighbours lie in different banks.
+PADDING = 4
+
+
+class TileText(GridText):
+    """A sum of products along k, with two factors, as a kernel for a grid of threads."""
+
+    def __init__(self, unit: Functions, program: Program, name: str) -> None:
+        super().__init__(unit, program, name)
+        schedule = program.parsed_schedule
+        #: The tile of a block, and how many k it goes along in a step.
+        self.rows, self.columns, self.step_length = schedule.rows, schedule.columns, schedule.unroll
+        self.forms = schedule.a_form, schedule.b_form
+        #: The sum, and the values that are multiplied.
+        (self.total,) = (p for p, step in enumerate(program.code) if step.name == "reduce")
+        (multiplied,) = program.code[self.total].arguments
+        self.factors = program.code[multiplied].arguments
+        #: Dimensions along which the factor being read does not vary.
+        self.unused: set[int] = set()
+
+    def body(self) -> None:
+        self.buffers()
+        self.scalars()
+        self.steps(self.analysis.fixed())
+        self._sizes()
+        self._sums()
+        self.open(f"for (int64_t k0 = 0;; k0 += {self.step_length})")
+        self.open("if (k0 < k)")
+        self._read(0)
+        self._read(1)
+        self.close(self.depth - 1)
+        self.open("if (k0 > 0)")
+        self._multiply()
+        self.close(self.depth - 1)
+        self.add("if (k0 >= k) break;", "__syncthreads();")
+        self._share(0)
+        self._share(1)
+        self.add("__syncthreads();")
+        self.close(self.depth - 1)
+        self._results()
+        self.close(1)
+
+    # --- sizes ------------------------------------------------------------------------------
+
+    @property
+    def sums(self) -> tuple[int, int]:
+        """How many rows and columns of sums a thread has: threads lie in a square."""
+        across = 16
+        return self.rows * across // THREADS, self.columns // across
+
+    def _sizes(self) -> None:
+        rows, columns = self.rows, self.columns
+        outer, rank = self.program.outer, self.program.rank
+        n = " * ".join(self.extent(d) for d in range(ROWS + 1, outer))
+        k = " * ".join(self.extent(d) for d in range(outer, rank))
+        m = self.extent(ROWS)
+        self.add(f"const int64_t m = {m}, n = {n}, k = {k};")
+        self.add("int64_t rest = blockIdx.x;")
+        self.add(
+            f"const int64_t column0 = split(rest, (n + {columns - 1}) / {columns}) * {columns};"
+        )
+        self.add(f"const int64_t row0 = split(rest, (m + {rows - 1}) / {rows}) * {rows};")
+        self.coordinates(range(ROWS))
+        across = self.columns // self.sums[1]
+        self.add("const int thread = threadIdx.x;")
+        self.add(
+            f"const int right = thread % {across} * {SIDE}, down = thread / {across} * {SIDE};"
+        )
+
+    def _factor(self, number: int) -> tuple[str, DType, int, str]:
+        """The name of a factor, its dtype, how many lines of it a tile has, and the axis along
+        which it is contiguous in memory."""
+        dtype = self.program.code[self.factors[number]].dtype
+        lines = self.rows if number == 0 else self.columns
+        return "ab"[number], dtype, lines, self.forms[number]
+
+    def _sums(self) -> None:
+        """Declares shared memory, what a thread has read, and its sums."""
+        for number in range(2):
+            name, dtype, lines, _ = self._factor(number)
+            made, step = value_type(dtype), self.step_length
+            self.add(f"__shared__ __align__(16) {made} shared_{name}[{step}][{lines + PADDING}];")
+            self.add(f"{made} next_{name}[{lines * step // THREADS}];")
+        down, right = self.sums
+        dtype = self.program.code[self.total].dtype
+        self.add(f"{value_type(dtype)} sums[{down}][{right}];")
+        self._each_sum(f"sums[i][j] = {literal(dtype, 0)};")
+
+    def _each_sum(self, line: str) -> None:
+        down, right = self.sums
+        before = self.depth
+        self.add("#pragma unroll")
+        self.open(f"for (int i = 0; i < {down}; ++i)")
+        self.add("#pragma unroll")
+        self.open(f"for (int j = 0; j < {right}; ++j)")
+        self.add(line)
+        self.close(before)
+
+    # --- a step along k ---------------------------------------------------------------------
+
+    def _places(self, number: int) -> None:
+        """Opens the loop over what a thread reads of a factor; `line` and `along` are its place in
+        the tile. Neighbours in memory are read by neighbours among the threads."""
+        _, _, lines, form = self._factor(number)
+        step = self.step_length
+        self.add("#pragma unroll")
+        self.open(f"for (int e = 0; e < {lines * step // THREADS}; ++e)")
+        self.add(f"const int place = thread + e * {THREADS};")
+        if form == "k":
+            self.add(f"const int along = place % {step}, line = place / {step};")
+        else:
+            self.add(f"const int line = place % {lines}, along = place / {lines};")
+
+    def _read(self, number: int) -> None:
+        """Reads a thread's elements of a factor; those past the end are 0."""
+        name, dtype, _, _ = self._factor(number)
+        program, before = self.program, self.depth
+        first, extent = ("row0", "m") if number == 0 else ("column0", "n")
+        self._places(number)
+        self.add(f"int64_t inside = k0 + along, outside = {first} + line;")
+        self.add(f"{value_type(dtype)} value = {literal(dtype, 0)};")
+        self.open(f"if (inside < k && outside < {extent})")
+        columns = range(ROWS + 1, program.outer)
+        if number == 0:
+            self.add(f"const int64_t i{ROWS} = outside;")
+        else:
+            self.coordinates(columns, "outside")
+        self.coordinates(range(program.outer, program.rank), "inside")
+        self.unused = {ROWS} if number == 1 else {*columns}
+        self.steps(sorted(self.analysis.closure([self.factors[number]], inner_only=True)))
+        self.unused = set()
+        self.add(f"value = {self.values.of(self.factors[number])};")
+        self.close(self.depth - 1)
+        self.add(f"next_{name}[e] = value;")
+        self.close(before)
+
+    def offset(self, number: int) -> str:
+        """As of any kernel; a factor's offset has no terms for the other factor's lines."""
+        if not self.unused:
+            return super().offset(number)
+        terms = [
+            f"i{d} * {self.integer(f'stride{number}_{d}', self.program.stride_at(number, d))}"
+            for d in range(self.program.rank)
+            if d not in self.unused
+        ]
+        return " + ".join(terms)
+
+    def _share(self, number: int) -> None:
+        """Leaves what the threads have read in shared memory."""
+        name, before = self._factor(number)[0], self.depth
+        self._places(number)
+        self.add(f"shared_{name}[along][line] = next_{name}[e];")
+        self.close(before)
+
+    def _multiply(self) -> None:
+        """Adds the products of the part that is in shared memory."""
+        before = self.depth
+        self.add("#pragma unroll")
+        self.open(f"for (int s = 0; s < {self.step_length}; ++s)")
+        for number, first in enumerate(("down", "right")):
+            name, dtype, lines, _ = self._factor(number)
+            count = self.sums[number]
+            apart = lines * SIDE // count
+            self.add(f"{value_type(dtype)} {name}[{count}];", "#pragma unroll")
+            self.open(f"for (int i = 0; i < {count}; ++i)")
+            place = f"i / {SIDE} * {apart} + {first} + i % {SIDE}"
+            self.add(f"{name}[i] = shared_{name}[s][{place}];")
+            self.close(self.depth - 1)
+        self._each_sum(f"sums[i][j] = {self._sum()};")
+        self.close(before)
+
+    def _sum(self) -> str:
+        """A sum with the next product."""
+        dtype = self.program.code[self.total].dtype
+        if dtype.kind == "f":
+            return self.values.computed(
+                "multiply_add", dtype, ("a[i]", "b[j]", "sums[i][j]"), dtype
+            )
+        product = self.values.computed("multiply", dtype, ("a[i]", "b[j]"), dtype)
+        return self.values.computed("add", dtype, ("sums[i][j]", f"({product})"), dtype)
+
+    # --- results ----------------------------------------------------------------------------
+
+    def _results(self) -> None:
+        """What follows the sum, for each sum of a thread."""
+        before, (down, right) = self.depth, self.sums
+        above, beside = self.rows * SIDE // down, self.columns * SIDE // right
+        self.add("#pragma unroll")
+        self.open(f"for (int i = 0; i < {down}; ++i)")
+        self.add(f"const int64_t i{ROWS} = row0 + i / {SIDE} * {above} + down + i % {SIDE};")
+        self.add("#pragma unroll")
+        self.open(f"for (int j = 0; j < {right}; ++j)")
+        self.add(f"int64_t column = column0 + j / {SIDE} * {beside} + right + j % {SIDE};")
+        self.add(f"if (i{ROWS} >= m || column >= n) continue;")
+        self.coordinates(range(ROWS + 1, self.program.outer), "column")
+        dtype = self.program.code[self.total].dtype
+        self.add(f"const {value_type(dtype)} v{self.total} = sums[i][j];")
+        for stage in range(self.analysis.last + 2):
+            self.steps(self.analysis.point(stage, False))
+        self.close(before)

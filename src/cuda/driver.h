@@ -1,0 +1,84 @@
+// NVIDIA's driver for GPUs. It is opened when it is first asked for, and its functions are called
+// through a table, so gemel is built without CUDA and runs where there is no GPU.
+//
+// Names and numbers: CUDA Driver API, https://docs.nvidia.com/cuda/cuda-driver-api.
+
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace gemel::cuda {
+
+using Result = int;  // CUresult
+constexpr Result kSuccess = 0;
+constexpr Result kNotReady = 600;
+using Address = unsigned long long;  // CUdeviceptr
+
+using Context = struct OpaqueContext*;
+using Stream = struct OpaqueStream*;
+using Event = struct OpaqueEvent*;
+using Module = struct OpaqueModule*;
+using Function = struct OpaqueFunction*;
+using Pool = struct OpaquePool*;
+
+// CUdevice_attribute
+constexpr int kMultiprocessors = 16;
+constexpr int kCapabilityMajor = 75;
+constexpr int kCapabilityMinor = 76;
+
+// CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_DEVICE
+constexpr int kMemoryType = 2;
+constexpr unsigned kMemoryOfGpu = 2;
+
+constexpr unsigned kNonBlockingStream = 1;
+constexpr unsigned kEventWithoutTiming = 2;
+constexpr int kReleaseThreshold = 4;  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+
+// The last arguments of cuLaunchKernel: all arguments of the kernel lie in one buffer.
+inline void* const kBufferPointer = reinterpret_cast<void*>(1);
+inline void* const kBufferSize = reinterpret_cast<void*>(2);
+inline void* const kEnd = nullptr;
+
+struct Driver {
+  Result (*init)(unsigned flags);
+  Result (*error_name)(Result, const char**);
+  Result (*error_string)(Result, const char**);
+  Result (*device_count)(int*);
+  Result (*device_name)(char*, int length, int device);
+  Result (*device_attribute)(int*, int attribute, int device);
+  Result (*retain_context)(Context*, int device);
+  Result (*set_current)(Context);
+  Result (*memory_info)(size_t* free, size_t* total);
+  Result (*memory_pool)(Pool*, int device);
+  Result (*set_pool)(Pool, int attribute, void* value);
+  Result (*allocate)(Address*, size_t, Stream);
+  Result (*release)(Address, Stream);
+  Result (*allocate_host)(void**, size_t, unsigned flags);
+  Result (*attribute_of)(void* value, int attribute, Address);
+  Result (*copy)(Address to, Address from, size_t, Stream);
+  Result (*fill)(Address, unsigned char, size_t, Stream);
+  Result (*create_stream)(Stream*, unsigned flags);
+  Result (*wait_for_stream)(Stream);
+  Result (*create_event)(Event*, unsigned flags);
+  Result (*record)(Event, Stream);
+  Result (*query)(Event);
+  Result (*wait_for_event)(Event);
+  Result (*load)(Module*, const void* image);
+  Result (*unload)(Module);
+  Result (*find)(Function*, Module, const char* name);
+  Result (*launch)(Function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
+                   unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream,
+                   void** parameters, void** extra);
+
+  // Null when there is no driver, or it finds no GPU. Found out once per process.
+  static const Driver* get();
+  // What went wrong: "launch: CUDA_ERROR_ILLEGAL_ADDRESS (an illegal memory access ...)".
+  std::string explain(const char* action, Result result) const;
+};
+
+// The number of GPUs; 0 without a driver.
+int count_gpus();
+
+}  // namespace gemel::cuda

@@ -1,0 +1,102 @@
+// How many threads a kernel is run with, from the sizes of a call. Nothing here needs a GPU: the
+// tests that run a kernel's text on the CPU use the same functions.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace gemel::cuda {
+
+// What the launch of a kernel depends on, written by `gemel.codegen.print_cuda` in front of the
+// machine code. All fields are int32, in this order.
+struct Form {
+  int32_t buffers = 0;  // the numbers of its arguments
+  int32_t integers = 0;
+  int32_t outer = 0;  // the numbers of its loops; their extents are the first integers
+  int32_t inner = 0;
+  int32_t along_inner = 0;    // neighbours in memory are neighbours along the inner loops
+  int32_t in_order = 0;       // one thread runs through all inner positions of an outer one
+  int32_t alone = 0;          // one thread does everything
+  int32_t divisible = 0;      // several blocks may share the inner positions of an outer one
+  int32_t partial_bytes = 0;  // what each of them leaves for an outer position
+  int32_t checks = 0;         // it may fail
+  int32_t rows = 0;           // the tile of a matrix product that a block computes; else 0
+  int32_t columns = 0;
+  int32_t threads = 0;  // of a block that computes such a tile
+};
+
+struct Grid {
+  int64_t x = 0, y = 1;  // blocks; x is 0 if there is nothing to do
+  int32_t threads = 1;   // of a block
+  int32_t across = 1;    // threads of a block that have different outer positions,
+  int32_t along = 1;     // and threads that share an outer position: a power of two
+};
+
+constexpr int32_t kThreads = 256;
+// A row shorter than this is left to one thread.
+constexpr int64_t kShortRow = 32;
+// So many elements along the inner loops are worth a thread.
+constexpr int64_t kPerThread = 8;
+// Threads side by side along the outer loops, so that they read whole cache lines.
+constexpr int32_t kLine = 32;
+// Blocks for each multiprocessor: enough to keep it busy.
+constexpr int64_t kBlocks = 8;
+constexpr int64_t kMostBlocks = 2147483647;
+constexpr int64_t kMostParts = 1024;
+
+inline int64_t product_of(const int64_t* extents, int32_t count) {
+  int64_t product = 1;
+  for (int32_t i = 0; i < count; ++i) product *= extents[i];
+  return product;
+}
+
+inline int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
+
+// Threads for `length` inner positions: a power of two from kLine to kThreads.
+inline int32_t threads_along(int64_t length) {
+  int32_t threads = kLine;
+  while (threads < kThreads && threads * kPerThread < length) threads *= 2;
+  return threads;
+}
+
+inline Grid grid_of_tiles(const Form& form, const int64_t* extents) {
+  Grid grid;
+  grid.threads = form.threads;
+  grid.x = extents[0] * extents[1] * divided_up(extents[2], form.rows) *
+           divided_up(product_of(extents + 3, form.outer - 3), form.columns);
+  return grid;
+}
+
+// `scratch` is the number of bytes there are for partial results.
+inline Grid grid_of(const Form& form, const int64_t* extents, int multiprocessors,
+                    int64_t scratch) {
+  if (form.rows > 0) return grid_of_tiles(form, extents);
+  Grid grid;
+  const int64_t positions = product_of(extents, form.outer);
+  const int64_t length = product_of(extents + form.outer, form.inner);
+  if (positions == 0) return grid;
+  if (form.alone) {
+    grid.x = 1;
+    return grid;
+  }
+  const bool shared = form.inner > 0 && !form.in_order && length >= kShortRow;
+  const int64_t busy = kBlocks * multiprocessors;
+  if (shared && form.along_inner) {
+    grid.along = threads_along(length);
+  } else if (shared && positions < busy * kThreads) {
+    grid.along = kThreads / kLine;
+  }
+  grid.threads = kThreads;
+  grid.across = kThreads / grid.along;
+  const int64_t blocks = divided_up(positions, grid.across);
+  grid.x = std::min(blocks, kMostBlocks);
+  if (!form.divisible || grid.along == 1 || blocks >= busy) return grid;
+  const int64_t worthwhile = length / (grid.along * kPerThread);
+  const int64_t room = scratch / (form.partial_bytes * blocks * grid.across);
+  const int64_t parts = std::min({divided_up(busy, blocks), worthwhile, room, kMostParts});
+  grid.y = std::max<int64_t>(parts, 1);
+  return grid;
+}
+
+}  // namespace gemel::cuda

@@ -1,0 +1,52 @@
+"""Kernels printed as CUDA C++, compiled for the CPU with the host's C++ compiler.
+
+`cuda_host.h` runs the threads of a block as fibres, with the grids that a GPU would be given.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from random_kernels import Kernel, callable_at
+
+from gemel.codegen import print_cuda
+from gemel.codegen.program import Program
+
+COMPILER = shutil.which("c++")
+ROOT = Path(__file__).parent.parent
+OPTIONS = ("-std=c++20", "-O1", "-w", "-ffp-contract=off", "-shared", "-fPIC")
+OPTIONS += (f"-I{ROOT / 'src'}", f"-I{ROOT / 'tests' / 'cpp'}", "-fpermissive")
+
+
+def built(programs: Sequence[Program], folder: Path) -> list[Kernel]:
+    """Kernels of programs, from one file and one run of the compiler."""
+    number = len(list(folder.iterdir()))
+    text, library = folder / f"kernels{number}.cc", folder / f"kernels{number}.so"
+    text.write_text(in_c(programs))
+    command = [str(COMPILER), *OPTIONS, str(text), "-o", str(library)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[:4000] + text.read_text()
+    loaded = ctypes.CDLL(str(library))
+    return [
+        callable_at(ctypes.cast(loaded[f"run{i}"], ctypes.c_void_p).value or 0, loaded)
+        for i in range(len(programs))
+    ]
+
+
+def in_c(programs: Sequence[Program]) -> str:
+    """The kernels, and for each a function that is called as kernels for processors are."""
+    text = print_cuda.source([*programs, programs[0]])
+    calls = []
+    for number, program in enumerate(programs):
+        data = print_cuda.form(program)
+        fields = ", ".join(str(each) for each in memoryview(data).cast("i"))
+        calls.append(
+            f'extern "C" int32_t run{number}(void *const *buffers, const int64_t *integers, '
+            f"int64_t, int64_t) {{\n"
+            f"    return host::run(kernel{number}, {{{fields}}}, buffers, integers);\n}}\n"
+        )
+    return "\n".join(('#include "cuda_host.h"', text, *calls))
