@@ -9,6 +9,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from gemel import np, npx
+from gemel.device import Device, gpu_capability, present
 from gemel.device import gpu_memory_info as get_gpu_memory
 from gemel.device import num_gpus as get_gpu_count
 from gemel.dtype import MANNERS
@@ -94,8 +95,9 @@ def set_module(module: str) -> Callable[[Any], Any]:
 
 
 def get_cuda_compute_capability(device: Any) -> int:
-    """The CUDA compute capability of a device. Raises `DeviceError`, because no device here has
-    one."""
+    """The CUDA compute capability of a GPU: 90 for 9.0. Raises `DeviceError` for other devices."""
+    if isinstance(device, Device) and device.linked and not device.simulated:
+        return gpu_capability(present(device).device_id)
     raise DeviceError(f"get_cuda_compute_capability: {device} is not a CUDA device")
 
 

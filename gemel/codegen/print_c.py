@@ -27,6 +27,8 @@ HEAD = """\
 """
 #: Dtypes that exist in memory only and are computed in float.
 STORED_ONLY = ("float16", "bfloat16")
+#: Dtypes that kernels only copy, and the type of their parts.
+COMPLEX = {"complex64": "float", "complex128": "double"}
 #: How reductions combine two values, and how argmax and argmin compare.
 JOINED = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 JOINED |= {"any": "bit_or", "all": "bit_and"}
@@ -52,6 +54,9 @@ def with_types(text: str, head: str) -> str:
     """The text of kernels after a head and the types it needs."""
     named = (name for name in STORED_ONLY if re.search(rf"\b{name}\b", text))
     types = "".join(f"typedef uint16_t {name};\n" for name in named)
+    for name, part in COMPLEX.items():
+        if f"{name}_t" in text:
+            types += f"typedef struct {{ {part} real, imaginary; }} {name}_t;\n"
     return "\n".join((head + types, text))
 
 

@@ -299,7 +299,7 @@ def _total(nest: Nest, factors: list[Place], batch: int) -> Any:
 
 def _launches(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace) -> list[Launch]:
     if workspace.target.grid:
-        return [_on_grid(nest, axes)]
+        return [_on_grid(nest, axes, sources, workspace)]
     windows = axes.windows(workspace.target.width // sources[0].dtype.compute.itemsize)
     if windows and has_pairs([place.dtype for place in sources], workspace.target):
         windows = _paired(axes, sources, windows, workspace)
@@ -348,18 +348,22 @@ def _paired(
     return windows._replace(together=PAIRS)
 
 
-def _on_grid(nest: Nest, axes: Axes) -> Launch:
+def _on_grid(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace) -> Launch:
     """The launch for a grid of threads, which read the factors where they lie."""
+    if any(isinstance(stride, layouts.MixedStride) for stride in axes.strides[0]):
+        sources[0] = workspace.copy(sources[0].at(axes.layout(0, sources[0])))
+        axes.made_dense(0)
     n, k = axes.factor_axes()
     program = _program(nest, axes, len(n), len(k))
     along_k = axes.runs(0) == "k", axes.runs(1) == "k"
     program = on_grid(program, along_k, GRID_TILES[-1])
-    places = [place for place, *_ in nest.operands if place is not None]
+    others = [place for place, *_ in nest.operands[2:] if place is not None]
     written = [each.role == OUTPUT for each in program.operands if each.role != INDEX]
     integers = [*axes.integers(n, k), *nest.extras, *[0] * len(program.scalars)]
     results = product(axes.batch) * axes.m * axes.n
     cost = 1000 + results * axes.k // 1000
-    launch = Launch(program, places, written, integers, (results, results), nest.numbers, cost)
+    given = [*sources, *others], written, integers, (results, results), nest.numbers, cost
+    launch = Launch(program, *given)
     launch.failure = nest.told(launch)
     return launch
 

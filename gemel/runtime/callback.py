@@ -61,6 +61,8 @@ def issue(
     if device.linked:
         inputs = [value.to_device(CPUS[0]) for value in inputs]
     inputs, places = [as_twin(value) for value in inputs], [as_twin(value) for value in targets]
+    if device.linked:
+        places = [place.to_device(CPUS[0]) for place in places]
     seen = [View(array) for array in inputs]
     written = [View(array) for array in places]
 
@@ -77,7 +79,7 @@ def issue(
     outputs = _core.call_python(run, name, inputs, _described(results), places, code)
     for place, target in zip(places, targets, strict=True):
         if place is not target:
-            copy.into(target, place)
+            copy.into(target, place.to_device(device))
     pairs = zip(outputs, results, strict=True)
     outputs = tuple(array.astype(spec.dtype, copy=False) for array, spec in pairs)
     return tuple(array.to_device(device) for array in outputs) if device.linked else outputs

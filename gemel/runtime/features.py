@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gemel.device import real_gpus
+
 #: MXNet's names of features, and which of them hold here.
 NAMES = (
     *("BLAS_APPLE", "BLAS_ATLAS", "BLAS_MKL", "BLAS_OPEN", "CAFFE", "CPU_AVX", "CPU_AVX2"),
@@ -42,5 +44,6 @@ class Features(dict[str, Feature]):
 
 
 def feature_list() -> list[Feature]:
-    """All features."""
-    return [Feature(name, name in THERE) for name in NAMES]
+    """All features. CUDA is there if this machine has a GPU that CUDA can use."""
+    there = THERE | {"CUDA"} if real_gpus() else THERE
+    return [Feature(name, name in there) for name in NAMES]

@@ -34,7 +34,9 @@ constexpr unsigned kMemoryOfGpu = 2;
 
 constexpr unsigned kNonBlockingStream = 1;
 constexpr unsigned kEventWithoutTiming = 2;
-constexpr int kReleaseThreshold = 4;  // CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+// CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
+constexpr int kReuseAcrossStreams = 3;
+constexpr int kReleaseThreshold = 4;
 
 // The last arguments of cuLaunchKernel: all arguments of the kernel lie in one buffer.
 inline void* const kBufferPointer = reinterpret_cast<void*>(1);

@@ -112,8 +112,8 @@ Context context_of(const Driver& driver, int gpu) {
 
 // Kernels run in the order of one stream. So an operation is started as soon as those before it
 // have been (`ordered`), and the GPU does not wait for the host in between. Copies have a stream
-// for each direction. Memory comes from the driver's pool, on a stream of its own that is never
-// behind, so a block can be used on any stream at once.
+// for each direction. Memory of storages comes from the driver's pool on a stream of its own that is
+// never behind, so it can be used on any stream at once; what kernels borrow, on theirs.
 class Gpu final : public Device {
  public:
   Gpu(const Driver& driver, int gpu, const std::string& name, int number)
@@ -151,6 +151,16 @@ class Gpu final : public Device {
 
   void release(void* block, size_t) noexcept override {
     if (block != nullptr && enter()) driver_.release(reinterpret_cast<Address>(block), blocks_);
+  }
+
+  void* borrow(size_t bytes) noexcept override {
+    Address block = 0;
+    if (!enter() || driver_.allocate(&block, bytes, kernels_) != kSuccess) return nullptr;
+    return reinterpret_cast<void*>(block);
+  }
+
+  void give_back(void* block, size_t) noexcept override {
+    if (enter()) driver_.release(reinterpret_cast<Address>(block), kernels_);
   }
 
   void copy(void* to, const void* from, size_t bytes, Completion done) override {
@@ -210,6 +220,9 @@ class Gpu final : public Device {
     uint64_t all = UINT64_MAX;
     require(driver_, "find its memory pool", driver_.memory_pool(&pool, gpu_));
     require(driver_, "set its memory pool", driver_.set_pool(pool, kReleaseThreshold, &all));
+    // Otherwise a storage could get memory that kernels still use, and would have to wait for them.
+    int none = 0;
+    require(driver_, "set its memory pool", driver_.set_pool(pool, kReuseAcrossStreams, &none));
   }
 
   void prepare_scratch() {

@@ -38,6 +38,10 @@ class Device {
 
   virtual void* allocate(size_t bytes) noexcept;  // null when out of memory
   virtual void release(void* block, size_t bytes) noexcept;
+  // Memory for the kernels of one operation. It may be given back as soon as they are launched, and
+  // is used again only by what is launched later.
+  virtual void* borrow(size_t bytes) noexcept { return allocate(bytes); }
+  virtual void give_back(void* block, size_t bytes) noexcept { release(block, bytes); }
   // Copies between this device and the host, or within this device. Calls `done` when the bytes
   // have arrived.
   virtual void copy(void* to, const void* from, size_t bytes, Completion done);

@@ -29,12 +29,12 @@ class OnDevice final : public Environment {
     if (device_->on_host) return Engine::get().parallel(count, function, context, true);
     for (int64_t index = 0; index < count; ++index) function(context, index);
   }
-  void* allocate(size_t bytes) const override { return device_->allocate(bytes); }
-  void release(void* block, size_t bytes) const override { device_->release(block, bytes); }
+  void* allocate(size_t bytes) const override { return device_->borrow(bytes); }
+  void release(void* block, size_t bytes) const override { device_->give_back(block, bytes); }
   Keeper::Memory hold(size_t bytes) const override {
-    auto* block = static_cast<char*>(device_->allocate(bytes));
+    auto* block = static_cast<char*>(device_->borrow(bytes));
     if (block == nullptr) return nullptr;
-    return {block, [device = device_, bytes](char* held) { device->release(held, bytes); }};
+    return {block, [device = device_, bytes](char* held) { device->give_back(held, bytes); }};
   }
   const void* keeps_for() const override { return device_->on_host ? device_ : nullptr; }
   void result_is_there(int output) const override {
