@@ -26,19 +26,6 @@ pytestmark = pytest.mark.skipif(
 GPU = gemel.gpu(0)
 KINDS = ("bool", "int8", "uint8", "int16", "int32", "uint32", "int64", "uint64")
 KINDS += ("float16", "bfloat16", "float32", "float64")
-    "bool",
-    "int8",
-    "uint8",
-    "int16",
-    "int32",
-    "uint32",
-    "int64",
-    "uint64",
-    "float16",
-    "bfloat16",
-    "float32",
-    "float64",
-]
 
 
 def on_gpu(values: Any) -> Any:

@@ -57,6 +57,8 @@ static __device__ int64_t split(int64_t &rest, int64_t extent) {
 """
 #: The most threads of a block (kThreads in src/cuda/grid.h).
 THREADS = 256
+#: How many positions a thread computes at a time (kSideBySide in src/cuda/grid.h).
+SIDE_BY_SIDE = 4
 #: Dtypes whose elements several threads may add to at once, and the type they do it in.
 ATOMIC = {
     "float32": "float",
@@ -88,7 +90,7 @@ def form(program: Program) -> bytes:
     schedule = program.parsed_schedule
     tile = (schedule.rows, schedule.columns, THREADS) if program.in_tiles else (0, 0, 0)
     return struct.pack(
-        "<13i",
+        "<12i",
         sum(operand.role != INDEX for operand in program.operands),
         program.first_scalar + len(program.scalars),
         program.outer,
@@ -96,7 +98,6 @@ def form(program: Program) -> bytes:
         program.vectors_along == INNER,
         "scan" in names,
         any(program.operands[number].dtype.name not in ATOMIC for number in added),
-        partial_bytes(program) > 0,
         partial_bytes(program),
         "check" in names,
         *tile,
@@ -107,7 +108,9 @@ def partial_bytes(program: Program) -> int:
     """What blocks leave for each other per outer position, if they may share its inner positions:
     if these are only reduced, once. Else 0."""
     names = {step.name for step in program.code}
-    if not program.inner or program.in_tiles or names & {"scan", "check", "scatter_add"}:
+    if program.in_tiles:
+        return 8
+    if not program.inner or names & {"scan", "check", "scatter_add"}:
         return 0
     analysis = Analysis(program)
     written = (p for p, step in enumerate(program.code) if step.name in WRITES)
@@ -148,6 +151,14 @@ class GridText(KernelText):
         self.scalars()
         self.steps(self.analysis.fixed())
         self.threads()
+        if self.program.inner:
+            self._rows()
+        else:
+            self._points()
+        self.close(1)
+
+    def _rows(self) -> None:
+        """For each outer position of this thread, sweeps over its share of the inner ones."""
         self.open(
             "for (int64_t first = (int64_t)blockIdx.x * across; first < positions; "
             "first += (int64_t)gridDim.x * across)"
@@ -159,7 +170,56 @@ class GridText(KernelText):
             self.point(self.analysis.point(stage, False))
             if stage <= self.analysis.last:
                 self.sweep(stage)
-        self.close(1)
+
+    def _points(self) -> None:
+        """Some positions of this thread at a time, if there are no inner ones."""
+        step = f"(int64_t)across * {SIDE_BY_SIDE}"
+        self.open(
+            f"for (int64_t first = blockIdx.x * ({step}) + row; first < positions; "
+            f"first += gridDim.x * ({step}))"
+        )
+        dimensions = range(self.program.outer)
+        self.side_by_side("first", "across", "positions", dimensions, self.analysis.point(0, False))
+
+    def side_by_side(
+        self,
+        first: str,
+        step: str,
+        limit: str,
+        dimensions: range,
+        positions: list[int],
+        reductions: Sequence[int] = (),
+    ) -> None:
+        """Instructions at several positions, `step` apart: all loads first, so that the thread
+        waits for memory only once."""
+        code, before = self.program.code, self.depth
+        early = [p for p in positions if code[p].name == "load" and self._is_array(p)]
+        rest = [p for p in positions if p not in early]
+        for position in early:
+            self.add(f"{value_type(code[position].dtype)} early{position}[{SIDE_BY_SIDE}];")
+        for turn in (early, rest):
+            if not turn and turn is early:
+                continue
+            self.add("#pragma unroll")
+            self.open(f"for (int u = 0; u < {SIDE_BY_SIDE}; ++u)")
+            self.add(f"int64_t place = {first} + u * ({step});")
+            self.add(f"if (place >= {limit}) continue;")
+            self.coordinates(dimensions, "place")
+            if turn is early:
+                self.steps(early)
+                for position in early:
+                    self.add(f"early{position}[u] = v{position};")
+            else:
+                for position in early:
+                    made = value_type(code[position].dtype)
+                    self.add(f"const {made} v{position} = early{position}[u];")
+                self.steps(rest)
+                for position in reductions:
+                    self.join(position)
+            self.close(before)
+
+    def _is_array(self, position: int) -> bool:
+        return self.program.operands[self.program.code[position].operand or 0].role != INDEX
 
     def buffers(self) -> None:
         arrays = [(n, o) for n, o in enumerate(self.program.operands) if o.role != INDEX]
@@ -242,12 +302,11 @@ class GridText(KernelText):
             self.start(position)
         step = "(int64_t)along * gridDim.y" if self.cooperates else "1"
         begin = "(int64_t)along * blockIdx.y + lane" if self.cooperates else "0"
-        self.open(f"for (int64_t j = {begin}; j < (there ? length : 0); j += {step})")
-        self.add("int64_t inside = j;")
-        self.coordinates(range(self.program.outer, self.program.rank), "inside")
-        self.steps((*sweep.uniform, *sweep.varying))
-        for position in sweep.reductions:
-            self.join(position)
+        self.add("const int64_t limit = there ? length : 0;" if stage == 0 else "")
+        self.open(f"for (int64_t j = {begin}; j < limit; j += {SIDE_BY_SIDE} * ({step}))")
+        dimensions = range(self.program.outer, self.program.rank)
+        instructions = [*sweep.uniform, *sweep.varying]
+        self.side_by_side("j", step, "limit", dimensions, instructions, sweep.reductions)
         self.close(before)
         if self.cooperates and sweep.reductions:
             self.open("if (along > 1)")

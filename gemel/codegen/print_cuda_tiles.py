@@ -7,6 +7,8 @@ factors are read where they lie, whatever their strides, so windows of a convolu
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gemel.codegen.c_values import Functions, literal, value_type
 from gemel.codegen.print_cuda import THREADS, GridText
 from gemel.codegen.program import ROWS, Program
@@ -32,28 +34,34 @@ class TileText(GridText):
         (self.total,) = (p for p, step in enumerate(program.code) if step.name == "reduce")
         (multiplied,) = program.code[self.total].arguments
         self.factors = program.code[multiplied].arguments
-        #: Dimensions along which the factor being read does not vary.
-        self.unused: set[int] = set()
+        #: Where the element is that is being read of a factor; else empty.
+        self.place = ""
 
     def body(self) -> None:
         self.buffers()
         self.scalars()
         self.steps(self.analysis.fixed())
         self._sizes()
-        self._sums()
-        self.open(f"for (int64_t k0 = 0;; k0 += {self.step_length})")
-        self.open("if (k0 < k)")
+        self._memory()
+        self._lines(0)
+        self._lines(1)
+        self._along_k("begin")
+        self.add("__syncthreads();")
+        self.open(f"for (int64_t k0 = begin;; k0 += {self.step_length})")
+        self.open("if (k0 < end)")
         self._read(0)
         self._read(1)
         self.close(self.depth - 1)
-        self.open("if (k0 > 0)")
+        self.open("if (k0 > begin)")
         self._multiply()
         self.close(self.depth - 1)
-        self.add("if (k0 >= k) break;", "__syncthreads();")
+        self.add("if (k0 >= end) break;", "__syncthreads();")
         self._share(0)
         self._share(1)
+        self._along_k(f"k0 + {self.step_length}")
         self.add("__syncthreads();")
         self.close(self.depth - 1)
+        self._between_blocks()
         self._results()
         self.close(1)
 
@@ -80,6 +88,10 @@ class TileText(GridText):
         self.coordinates(range(ROWS))
         across = self.columns // self.sums[1]
         self.add("const int thread = threadIdx.x;")
+        steps = f"((k + {self.step_length - 1}) / {self.step_length} + gridDim.y - 1) / gridDim.y"
+        self.add(f"const int64_t share = {steps} * {self.step_length};")
+        self.add("const int64_t begin = share * blockIdx.y;")
+        self.add("const int64_t end = begin + share < k ? begin + share : k;")
         self.add(
             f"const int right = thread % {across} * {SIDE}, down = thread / {across} * {SIDE};"
         )
@@ -91,13 +103,15 @@ class TileText(GridText):
         lines = self.rows if number == 0 else self.columns
         return "ab"[number], dtype, lines, self.forms[number]
 
-    def _sums(self) -> None:
+    def _memory(self) -> None:
         """Declares shared memory, what a thread has read, and its sums."""
         for number in range(2):
             name, dtype, lines, _ = self._factor(number)
             made, step = value_type(dtype), self.step_length
             self.add(f"__shared__ __align__(16) {made} shared_{name}[{step}][{lines + PADDING}];")
-            self.add(f"{made} next_{name}[{lines * step // THREADS}];")
+            self.add(f"__shared__ int64_t along_{name}[{step}];")
+            count = lines * step // THREADS
+            self.add(f"{made} next_{name}[{count}];", f"int64_t line_{name}[{count}];")
         down, right = self.sums
         dtype = self.program.code[self.total].dtype
         self.add(f"{value_type(dtype)} sums[{down}][{right}];")
@@ -128,39 +142,61 @@ class TileText(GridText):
         else:
             self.add(f"const int line = place % {lines}, along = place / {lines};")
 
-    def _read(self, number: int) -> None:
-        """Reads a thread's elements of a factor; those past the end are 0."""
-        name, dtype, _, _ = self._factor(number)
-        program, before = self.program, self.depth
+    def _lines(self, number: int) -> None:
+        """Finds where the lines are that a thread reads of a factor: INT64_MIN for those past the end."""
+        name, _, _, _ = self._factor(number)
+        before = self.depth
         first, extent = ("row0", "m") if number == 0 else ("column0", "n")
         self._places(number)
-        self.add(f"int64_t inside = k0 + along, outside = {first} + line;")
-        self.add(f"{value_type(dtype)} value = {literal(dtype, 0)};")
-        self.open(f"if (inside < k && outside < {extent})")
-        columns = range(ROWS + 1, program.outer)
+        self.add(f"int64_t outside = {first} + line;", f"line_{name}[e] = INT64_MIN;")
+        self.open(f"if (outside < {extent})")
+        columns = range(ROWS + 1, self.program.outer)
         if number == 0:
             self.add(f"const int64_t i{ROWS} = outside;")
         else:
             self.coordinates(columns, "outside")
-        self.coordinates(range(program.outer, program.rank), "inside")
-        self.unused = {ROWS} if number == 1 else {*columns}
+        dimensions = (*range(ROWS), *((ROWS,) if number == 0 else columns))
+        self.add(f"line_{name}[e] = {self._distance(number, dimensions)};")
+        self.close(before)
+
+    def _along_k(self, first: str) -> None:
+        """Finds where the elements of the next step are along k; a thread for each."""
+        step, before = self.step_length, self.depth
+        inner = range(self.program.outer, self.program.rank)
+        self.open(f"if (thread < {step})")
+        self.add(f"int64_t inside = {first} + thread;")
+        self.coordinates(inner, "inside")
+        for number in range(2):
+            name, _, _, _ = self._factor(number)
+            self.add(f"along_{name}[thread] = {self._distance(number, inner)};")
+        self.close(before)
+
+    def _distance(self, number: int, dimensions: Iterable[int]) -> str:
+        """How far an element of a factor is from its start, along some dimensions."""
+        terms = []
+        for d in dimensions:
+            stride = self.integer(f"stride{number}_{d}", self.program.stride_at(number, d))
+            terms.append(f"i{d} * {stride}")
+        return " + ".join(terms)
+
+    def _read(self, number: int) -> None:
+        """Reads a thread's elements of a factor; those past the end are 0."""
+        name, dtype, _, _ = self._factor(number)
+        before = self.depth
+        self._places(number)
+        self.add(f"{value_type(dtype)} value = {literal(dtype, 0)};")
+        self.open(f"if (k0 + along < end && line_{name}[e] != INT64_MIN)")
+        self.place = f"line_{name}[e] + along_{name}[along]"
         self.steps(sorted(self.analysis.closure([self.factors[number]], inner_only=True)))
-        self.unused = set()
+        self.place = ""
         self.add(f"value = {self.values.of(self.factors[number])};")
         self.close(self.depth - 1)
         self.add(f"next_{name}[e] = value;")
         self.close(before)
 
     def offset(self, number: int) -> str:
-        """As of any kernel; a factor's offset has no terms for the other factor's lines."""
-        if not self.unused:
-            return super().offset(number)
-        terms = [
-            f"i{d} * {self.integer(f'stride{number}_{d}', self.program.stride_at(number, d))}"
-            for d in range(self.program.rank)
-            if d not in self.unused
-        ]
-        return " + ".join(terms)
+        """As of any kernel; while a factor is read, it is known."""
+        return self.place or super().offset(number)
 
     def _share(self, number: int) -> None:
         """Leaves what the threads have read in shared memory."""
@@ -197,6 +233,29 @@ class TileText(GridText):
         return self.values.computed("add", dtype, ("sums[i][j]", f"({product})"), dtype)
 
     # --- results ----------------------------------------------------------------------------
+
+    def _between_blocks(self) -> None:
+        """Blocks that share a tile leave their sums; the last one adds them, in their order."""
+        before, (down, right) = self.depth, self.sums
+        made = value_type(self.program.code[self.total].dtype)
+        slot = f"(i * {right} + j) * {THREADS} + thread"
+        size = down * right * THREADS
+        self.open("if (gridDim.y > 1)")
+        self.add(f"{made} *const left = ({made} *)given.scratch + (int64_t)blockIdx.x * {size};")
+        self.add(f"const int64_t apart = (int64_t)gridDim.x * {size};", "__shared__ bool last;")
+        self._each_sum(f"left[blockIdx.y * apart + {slot}] = sums[i][j];")
+        self.add("__threadfence();", "__syncthreads();")
+        counted = "atomicAdd(given.counters + blockIdx.x, 1u) == gridDim.y - 1"
+        self.add(f"if (thread == 0) last = {counted};", "__syncthreads();", "if (!last) return;")
+        self.add("if (thread == 0) given.counters[blockIdx.x] = 0;", "__threadfence();")
+        dtype = self.program.code[self.total].dtype
+        self._each_sum(f"sums[i][j] = {literal(dtype, 0)};")
+        self.open("for (int64_t part = 0; part < gridDim.y; ++part)")
+        more = self.values.computed(
+            "add", dtype, ("sums[i][j]", f"left[part * apart + {slot}]"), dtype
+        )
+        self._each_sum(f"sums[i][j] = {more};")
+        self.close(before)
 
     def _results(self) -> None:
         """What follows the sum, for each sum of a thread."""

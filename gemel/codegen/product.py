@@ -82,6 +82,8 @@ def is_only_factor(node: Node, entry: Entry) -> bool:
 Loops = tuple[Any, Any]
 #: Tiles of a result that a block of threads computes, and how many k it does so at a time.
 GRID_TILES = ((128, 128, 8), (64, 64, 16))
+#: So many of the large tiles keep a GPU busy.
+MANY_TILES = 64
 
 
 class Axes:
@@ -356,7 +358,9 @@ def _on_grid(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace)
     n, k = axes.factor_axes()
     program = _program(nest, axes, len(n), len(k))
     along_k = axes.runs(0) == "k", axes.runs(1) == "k"
-    program = on_grid(program, along_k, GRID_TILES[-1])
+    large, small = GRID_TILES
+    tiles = product(axes.batch) * (axes.m // large[0]) * (axes.n // large[1])
+    program = on_grid(program, along_k, large if tiles >= MANY_TILES else small)
     others = [place for place, *_ in nest.operands[2:] if place is not None]
     written = [each.role == OUTPUT for each in program.operands if each.role != INDEX]
     integers = [*axes.integers(n, k), *nest.extras, *[0] * len(program.scalars)]

@@ -58,11 +58,7 @@ def issue(
     that NumPy lacks are converted to the dtype's twin and back.
     """
     device = next((a.device for a in (*targets, *inputs)), None) or current_device()
-    if device.linked:
-        inputs = [value.to_device(CPUS[0]) for value in inputs]
-    inputs, places = [as_twin(value) for value in inputs], [as_twin(value) for value in targets]
-    if device.linked:
-        places = [place.to_device(CPUS[0]) for place in places]
+    inputs, places = [in_memory(value) for value in inputs], [in_memory(value) for value in targets]
     seen = [View(array) for array in inputs]
     written = [View(array) for array in places]
 
@@ -119,6 +115,12 @@ def _dense(specs: Sequence[Spec]) -> Callable[[Iterable[Any]], Iterable[Any]]:
 def _described(results: Sequence[Spec]) -> list[tuple[int, tuple[int, ...]]]:
     """Result specs in the form the core takes: (dtype code, shape)."""
     return [(spec.dtype.twin.code, tuple(spec.shape)) for spec in results]
+
+
+def in_memory(array: Any) -> Any:
+    """The array in memory that NumPy can use, in a dtype that NumPy has."""
+    array = as_twin(array)
+    return array.to_device(CPUS[0]) if array.device.linked else array
 
 
 def as_twin(array: Any) -> Any:

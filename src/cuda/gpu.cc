@@ -1,16 +1,13 @@
 #include "cuda/gpu.h"
 
-#include <sys/types.h>
-#include <unistd.h>
+#include <pthread.h>
 
-#include <condition_variable>
+#include <atomic>
 #include <cstring>
-#include <deque>
-#include <mutex>
 #include <stdexcept>
-#include <thread>
-#include <vector>
 
+#include "cuda/arrivals.h"
+#include "cuda/blocks.h"
 #include "cuda/driver.h"
 #include "cuda/kernel.h"
 #include "engine/engine.h"
@@ -18,83 +15,21 @@
 namespace gemel::cuda {
 namespace {
 
-constexpr size_t kScratchBytes = size_t{4} << 20;  // for partial results of reductions
-constexpr size_t kCounterBytes = size_t{1} << 16;  // for counting the blocks that have left them
-constexpr size_t kMostArguments = 4096;            // bytes; more is refused by older GPUs
-constexpr auto kPatience = std::chrono::microseconds(50);
-
-// Ends operations when their events have happened. One thread for each stream waits for them.
-class Arrivals {
- public:
-  Arrivals(const Driver& driver, Context context, Stream stream)
-      : driver_(driver), context_(context), stream_(stream) {}
-
-  // Calls `done` when everything that is on the stream by now has happened.
-  void add(Completion done) {
-    Event event = nullptr;
-    Result result = kSuccess;
-    {
-      std::lock_guard<std::mutex> guard(mutex_);
-      if (!started_) {
-        started_ = true;
-        std::thread([this] { run(); }).detach();
-      }
-      if (!spare_.empty()) {
-        event = spare_.back();
-        spare_.pop_back();
-      }
-    }
-    if (event == nullptr) result = driver_.create_event(&event, kEventWithoutTiming);
-    if (result == kSuccess) result = driver_.record(event, stream_);
-    if (result != kSuccess) return done(failure("wait", result));
-    std::lock_guard<std::mutex> guard(mutex_);
-    waiting_.emplace_back(event, std::move(done));
-    changed_.notify_one();
-  }
-
-  FailurePointer failure(const char* action, Result result) const {
-    return std::make_shared<const Failure>("DeviceError", driver_.explain(action, result));
-  }
-
- private:
-  // Kernels are short, so the thread looks for a while before it sleeps.
-  Result wait_for(Event event) {
-    const auto until = std::chrono::steady_clock::now() + kPatience;
-    for (;;) {
-      const Result result = driver_.query(event);
-      if (result != kNotReady) return result;
-      if (std::chrono::steady_clock::now() > until) return driver_.wait_for_event(event);
-    }
-  }
-
-  void run() {
-    driver_.set_current(context_);
-    for (;;) {
-      std::unique_lock<std::mutex> guard(mutex_);
-      changed_.wait(guard, [this] { return !waiting_.empty(); });
-      auto [event, done] = std::move(waiting_.front());
-      waiting_.pop_front();
-      guard.unlock();
-      const Result result = wait_for(event);
-      done(result == kSuccess ? nullptr : failure("run", result));
-      guard.lock();
-      spare_.push_back(event);
-    }
-  }
-
-  const Driver& driver_;
-  const Context context_;
-  const Stream stream_;
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::deque<std::pair<Event, Completion>> waiting_;
-  std::vector<Event> spare_;
-  bool started_ = false;
-};
+constexpr size_t kScratchBytes = size_t{32} << 20;  // for partial results of reductions
+constexpr size_t kCounterBytes = size_t{1} << 16;   // for counting the blocks that have left them
+constexpr size_t kMostArguments = 4096;             // bytes; more is refused by older GPUs
 
 // Throws what the driver says. Only while a GPU is being set up.
 void require(const Driver& driver, const char* action, Result result) {
   if (result != kSuccess) throw std::runtime_error(driver.explain(action, result));
+}
+
+// Set in the child of a fork after which it cannot use the GPUs of its parent.
+std::atomic<bool> forked_child{false};
+
+void mark_forked_children() {
+  static const int once = pthread_atfork(nullptr, nullptr, [] { forked_child.store(true); });
+  (void)once;
 }
 
 Stream new_stream(const Driver& driver) {
@@ -112,26 +47,26 @@ Context context_of(const Driver& driver, int gpu) {
 
 // Kernels run in the order of one stream. So an operation is started as soon as those before it
 // have been (`ordered`), and the GPU does not wait for the host in between. Copies have a stream
-// for each direction. Memory of storages comes from the driver's pool on a stream of its own that is
-// never behind, so it can be used on any stream at once; what kernels borrow, on theirs.
+// for each direction. Memory of storages can be used on any stream at once, what kernels borrow
+// only on theirs.
 class Gpu final : public Device {
  public:
   Gpu(const Driver& driver, int gpu, const std::string& name, int number)
       : Device(name, "cuda"),
         driver_(driver),
         gpu_(gpu),
-        process_(getpid()),
         context_(context_of(driver, gpu)),
         kernels_(new_stream(driver)),
         arriving_(new_stream(driver)),
         leaving_(new_stream(driver)),
-        blocks_(new_stream(driver)),
+        blocks_(driver, new_stream(driver)),
         ended_(driver, context_, kernels_),
         arrived_(driver, context_, arriving_),
         left_(driver, context_, leaving_) {
     require(driver, "describe", driver.device_attribute(&multiprocessors_, kMultiprocessors, gpu));
     const Description description = cuda::describe(gpu);
     machine = description.capability;
+    mark_forked_children();
     keep_freed_memory();
     prepare_scratch();
     Engine& engine = Engine::get();
@@ -141,16 +76,11 @@ class Gpu final : public Device {
   }
 
   void* allocate(size_t bytes) noexcept override {
-    if (!enter()) return nullptr;
-    Address block = 0;
-    // Even an empty array has an address.
-    if (driver_.allocate(&block, std::max<size_t>(bytes, 1), blocks_) != kSuccess) return nullptr;
-    if (driver_.wait_for_stream(blocks_) != kSuccess) return nullptr;
-    return reinterpret_cast<void*>(block);
+    return enter() ? blocks_.allocate(bytes) : nullptr;
   }
 
-  void release(void* block, size_t) noexcept override {
-    if (block != nullptr && enter()) driver_.release(reinterpret_cast<Address>(block), blocks_);
+  void release(void* block, size_t bytes) noexcept override {
+    if (block != nullptr && enter()) blocks_.release(block, bytes);
   }
 
   void* borrow(size_t bytes) noexcept override {
@@ -198,7 +128,12 @@ class Gpu final : public Device {
 
   // Makes its context that of this thread. False in a forked child, which cannot use the GPU.
   bool enter() const noexcept {
-    return getpid() == process_ && driver_.set_current(context_) == kSuccess;
+    thread_local Context current = nullptr;
+    if (forked_child.load(std::memory_order_relaxed)) return false;
+    if (current == context_) return true;
+    if (driver_.set_current(context_) != kSuccess) return false;
+    current = context_;
+    return true;
   }
 
   // Whether a GPU has this memory.
@@ -239,9 +174,9 @@ class Gpu final : public Device {
 
   const Driver& driver_;
   const int gpu_;
-  const pid_t process_;
   const Context context_;
-  const Stream kernels_, arriving_, leaving_, blocks_;
+  const Stream kernels_, arriving_, leaving_;
+  Blocks blocks_;
   Arrivals ended_, arrived_, left_;
   int multiprocessors_ = 0;
   char* scratch_ = nullptr;  // partial results, then counters, which are 0 between kernels

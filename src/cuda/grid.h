@@ -15,13 +15,14 @@ struct Form {
   int32_t integers = 0;
   int32_t outer = 0;  // the numbers of its loops; their extents are the first integers
   int32_t inner = 0;
-  int32_t along_inner = 0;    // neighbours in memory are neighbours along the inner loops
-  int32_t in_order = 0;       // one thread runs through all inner positions of an outer one
-  int32_t alone = 0;          // one thread does everything
-  int32_t divisible = 0;      // several blocks may share the inner positions of an outer one
-  int32_t partial_bytes = 0;  // what each of them leaves for an outer position
-  int32_t checks = 0;         // it may fail
-  int32_t rows = 0;           // the tile of a matrix product that a block computes; else 0
+  int32_t along_inner = 0;  // neighbours in memory are neighbours along the inner loops
+  int32_t in_order = 0;     // one thread runs through all inner positions of an outer one
+  int32_t alone = 0;        // one thread does everything
+  // What blocks leave for each other that share the inner positions of an outer one: the bytes for
+  // an outer position, or for a sum of a tile. 0 if they cannot share them.
+  int32_t partial_bytes = 0;
+  int32_t checks = 0;  // it may fail
+  int32_t rows = 0;    // the tile of a matrix product that a block computes; else 0
   int32_t columns = 0;
   int32_t threads = 0;  // of a block that computes such a tile
 };
@@ -40,8 +41,13 @@ constexpr int64_t kShortRow = 32;
 constexpr int64_t kPerThread = 8;
 // Threads side by side along the outer loops, so that they read whole cache lines.
 constexpr int32_t kLine = 32;
+// How many outer positions a thread computes at a time if there are no inner loops.
+constexpr int64_t kSideBySide = 4;
 // Blocks for each multiprocessor: enough to keep it busy.
 constexpr int64_t kBlocks = 8;
+// The same for tiles, which leave room for fewer, and the k that a block is worth.
+constexpr int64_t kTilesAtOnce = 2;
+constexpr int64_t kLongEnough = 128;
 constexpr int64_t kMostBlocks = 2147483647;
 constexpr int64_t kMostParts = 1024;
 
@@ -60,18 +66,27 @@ inline int32_t threads_along(int64_t length) {
   return threads;
 }
 
-inline Grid grid_of_tiles(const Form& form, const int64_t* extents) {
+// If there are few tiles, several blocks share the k of each.
+inline Grid grid_of_tiles(const Form& form, const int64_t* extents, int multiprocessors,
+                          int64_t scratch) {
   Grid grid;
   grid.threads = form.threads;
   grid.x = extents[0] * extents[1] * divided_up(extents[2], form.rows) *
            divided_up(product_of(extents + 3, form.outer - 3), form.columns);
+  if (grid.x == 0) return grid;
+  const int64_t wanted = kTilesAtOnce * multiprocessors / grid.x;
+  const int64_t worthwhile = product_of(extents + form.outer, form.inner) / kLongEnough;
+  const int64_t room = scratch / (grid.x * form.rows * form.columns * form.partial_bytes);
+  grid.y = std::max<int64_t>(std::min({wanted, worthwhile, room}), 1);
   return grid;
 }
 
 // `scratch` is the number of bytes there are for partial results.
 inline Grid grid_of(const Form& form, const int64_t* extents, int multiprocessors,
                     int64_t scratch) {
-  if (form.rows > 0) return grid_of_tiles(form, extents);
+  if (form.rows > 0) {
+    return grid_of_tiles(form, extents, multiprocessors, scratch);
+  }
   Grid grid;
   const int64_t positions = product_of(extents, form.outer);
   const int64_t length = product_of(extents + form.outer, form.inner);
@@ -89,9 +104,10 @@ inline Grid grid_of(const Form& form, const int64_t* extents, int multiprocessor
   }
   grid.threads = kThreads;
   grid.across = kThreads / grid.along;
-  const int64_t blocks = divided_up(positions, grid.across);
+  const int64_t at_once = grid.across * (form.inner == 0 ? kSideBySide : 1);
+  const int64_t blocks = divided_up(positions, at_once);
   grid.x = std::min(blocks, kMostBlocks);
-  if (!form.divisible || grid.along == 1 || blocks >= busy) return grid;
+  if (form.partial_bytes == 0 || grid.along == 1 || blocks >= busy) return grid;
   const int64_t worthwhile = length / (grid.along * kPerThread);
   const int64_t room = scratch / (form.partial_bytes * blocks * grid.across);
   const int64_t parts = std::min({divided_up(busy, blocks), worthwhile, room, kMostParts});
