@@ -111,7 +111,7 @@ class TileText(GridText):
             self.add(f"__shared__ __align__(16) {made} shared_{name}[{step}][{lines + PADDING}];")
             self.add(f"__shared__ int64_t along_{name}[{step}];")
             count = lines * step // THREADS
-            self.add(f"{made} next_{name}[{count}];", f"int64_t line_{name}[{count}];")
+            self.add(f"{made} next_{name}[{count}];")
         down, right = self.sums
         dtype = self.program.code[self.total].dtype
         self.add(f"{value_type(dtype)} sums[{down}][{right}];")
@@ -142,21 +142,24 @@ class TileText(GridText):
         else:
             self.add(f"const int line = place % {lines}, along = place / {lines};")
 
+    def _axes(self, number: int) -> range:
+        """The dimensions along which a factor's lines follow each other."""
+        return range(ROWS, ROWS + 1) if number == 0 else range(ROWS + 1, self.program.outer)
+
     def _lines(self, number: int) -> None:
-        """Finds where the lines are that a thread reads of a factor: INT64_MIN for those past the end."""
-        name, _, _, _ = self._factor(number)
-        before = self.depth
-        first, extent = ("row0", "m") if number == 0 else ("column0", "n")
+        """Finds where a factor's lines are: the start of all, and if they follow each other along
+        several axes, where each line is that a thread reads."""
+        name, _, lines, _ = self._factor(number)
+        first = ("row0", "column0")[number]
+        before, axes = self.depth, self._axes(number)
+        self.add(f"const int64_t start_{name} = {self._distance(number, range(ROWS))};")
+        if len(axes) == 1:
+            return
+        self.add(f"int64_t line_{name}[{lines * self.step_length // THREADS}];")
         self._places(number)
-        self.add(f"int64_t outside = {first} + line;", f"line_{name}[e] = INT64_MIN;")
-        self.open(f"if (outside < {extent})")
-        columns = range(ROWS + 1, self.program.outer)
-        if number == 0:
-            self.add(f"const int64_t i{ROWS} = outside;")
-        else:
-            self.coordinates(columns, "outside")
-        dimensions = (*range(ROWS), *((ROWS,) if number == 0 else columns))
-        self.add(f"line_{name}[e] = {self._distance(number, dimensions)};")
+        self.add(f"int64_t outside = {first} + line;")
+        self.coordinates(axes, "outside")
+        self.add(f"line_{name}[e] = {self._distance(number, axes)};")
         self.close(before)
 
     def _along_k(self, first: str) -> None:
@@ -182,11 +185,16 @@ class TileText(GridText):
     def _read(self, number: int) -> None:
         """Reads a thread's elements of a factor; those past the end are 0."""
         name, dtype, _, _ = self._factor(number)
-        before = self.depth
+        before, axes = self.depth, self._axes(number)
+        first, extent = (("row0", "m"), ("column0", "n"))[number]
         self._places(number)
         self.add(f"{value_type(dtype)} value = {literal(dtype, 0)};")
-        self.open(f"if (k0 + along < end && line_{name}[e] != INT64_MIN)")
-        self.place = f"line_{name}[e] + along_{name}[along]"
+        self.open(f"if (k0 + along < end && {first} + line < {extent})")
+        line = f"line_{name}[e]"
+        if len(axes) == 1:
+            stride = self.program.stride_at(number, axes[0])
+            line = f"({first} + line) * {self.integer(f'stride{number}_{axes[0]}', stride)}"
+        self.place = f"start_{name} + {line} + along_{name}[along]"
         self.steps(sorted(self.analysis.closure([self.factors[number]], inner_only=True)))
         self.place = ""
         self.add(f"value = {self.values.of(self.factors[number])};")
@@ -250,6 +258,7 @@ class TileText(GridText):
         self.add("if (thread == 0) given.counters[blockIdx.x] = 0;", "__threadfence();")
         dtype = self.program.code[self.total].dtype
         self._each_sum(f"sums[i][j] = {literal(dtype, 0)};")
+        self.add("#pragma unroll 4")
         self.open("for (int64_t part = 0; part < gridDim.y; ++part)")
         more = self.values.computed(
             "add", dtype, ("sums[i][j]", f"left[part * apart + {slot}]"), dtype

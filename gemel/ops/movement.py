@@ -334,8 +334,11 @@ class Movement(NamedTuple):
 
 @composite(contracts=True, precision="wide")  # two-byte dtypes have too few digits for it
 def winograd(x: Any, weight: Any, *, pad: Any, scheme: str) -> Any:
-    """Convolution of images (N, C, H, W) with weights (K, C, 3, 3), by Winograd's scheme."""
-    return by_tiles(x, weight, pad)
+    """Convolution of images (N, C, H, W) with weights (K, C, 3, 3), by Winograd's scheme.
+
+    A pass for a device on which that never pays (`passes.direct`) sets the scheme to `NEVER`.
+    """
+    return square(pad, scheme).times(weight, x) if scheme == NEVER else by_tiles(x, weight, pad)
 
 
 @winograd.spec

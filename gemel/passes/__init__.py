@@ -18,6 +18,7 @@ from gemel.errors import GemelError
 from gemel.ir.graph import Graph
 from gemel.ir.trace import Trace
 from gemel.ir.verify import verify
+from gemel.passes.direct import direct
 from gemel.passes.fuse import fuse
 from gemel.passes.gradient import gradient
 from gemel.passes.hoist import hoist
@@ -44,6 +45,9 @@ PIPELINE: tuple[Pass, ...] = (
     fuse_sums,  # reductions that read the same array share a kernel
 )
 
+#: The same for GPUs.
+GRID_PIPELINE: tuple[Pass, ...] = (direct, *PIPELINE)
+
 
 def optimize(graph: Graph, passes: Sequence[Pass] = PIPELINE) -> Graph:
     """The graph after all passes, verified after each under GEMEL_VERIFY=1."""
@@ -51,7 +55,7 @@ def optimize(graph: Graph, passes: Sequence[Pass] = PIPELINE) -> Graph:
     with Trace():
         for step in passes:
             made = step(graph)
-            if step not in PIPELINE:
+            if step not in GRID_PIPELINE:
                 _check(step, graph, made)
             graph = made
             if check:

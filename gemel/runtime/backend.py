@@ -56,6 +56,16 @@ class Backend:
         extended.text = f"{self.text} recipes {list(numbers)}"
         return extended
 
+    def passes(self, chosen: Sequence[Any] | None = None) -> tuple[Any, ...]:
+        """The passes for a graph: the pipeline of its kind of device, or `chosen` ones and those
+        that this kind needs before them."""
+        from gemel.passes import GRID_PIPELINE, PIPELINE
+
+        needed = GRID_PIPELINE if self.target.grid else PIPELINE
+        if chosen is None:
+            return needed
+        return (*(step for step in needed if step not in PIPELINE), *chosen)
+
     def serving(self, program: Program) -> Backend:
         """The backend whose kernel of a program is used: the plain one if no recipe applies."""
         by_recipe = not program.in_tiles and " " in program.schedule

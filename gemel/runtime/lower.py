@@ -91,7 +91,7 @@ class Lowering:
         self.factors = Counter(factor(node) for node in graph.walk())
         self.users = graph.readers()
         self.results = set(graph.results)
-        self.launches, self.inner_graphs = LaunchCache(), OptimizedCache()
+        self.launches, self.inner_graphs = LaunchCache(), OptimizedCache(backend.passes())
         self.inputs: list[Input] = []
         self._take_inputs(layouts or {})
         self.outputs = [Buffer(OUTPUT, i) for i in range(len(graph.outputs))]

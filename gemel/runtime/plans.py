@@ -148,10 +148,10 @@ def plan_of(
     """
 
     def make() -> Any:
-        from gemel.passes import PIPELINE, optimize
+        from gemel.passes import optimize
         from gemel.runtime.lower import lowered
 
-        return lowered(optimize(graph, passes or PIPELINE), backend, atomic, early)
+        return lowered(optimize(graph, backend.passes(passes)), backend, atomic, early)
 
     text = None if passes else signature(graph)
     try:

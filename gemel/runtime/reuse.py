@@ -7,6 +7,7 @@ the blocks exchanged.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from copy import copy
 from typing import Any
 
@@ -42,7 +43,8 @@ class LaunchCache:
 class OptimizedCache:
     """The subgraphs (bodies of loops, sides of branches) that a lowering has optimized so far."""
 
-    def __init__(self) -> None:
+    def __init__(self, passes: Sequence[Any]) -> None:
+        self.passes = passes
         self._known: dict[Any, tuple[Graph, Graph]] = {}
 
     def of(self, graph: Graph) -> Graph:
@@ -53,7 +55,7 @@ class OptimizedCache:
         told = tuple([(node.origin, node.part) for node in graph.walk()])
         text = body_text(graph), told
         if text not in self._known:
-            self._known[text] = optimize(graph), graph
+            self._known[text] = optimize(graph, self.passes), graph
         return self._known[text][0]
 
 

@@ -108,7 +108,7 @@ def single_image(
     hidden = set(op.updates.values())
     outputs = [entry for index, entry in enumerate(computed) if index not in hidden]
     updates = [(position, computed[index]) for position, index in op.updates.items()]
-    graph = optimize(Graph(entries, outputs, updates, op.name))
+    graph = optimize(Graph(entries, outputs, updates, op.name), backend.passes())
     return Lowering(graph, backend, layouts, guards).made()
 
 

@@ -55,14 +55,15 @@ class SizedPlans:
         self.guards = guards
         self.recipes = recipes
         self._backends: dict[Backend, Backend] = {}
-        self._optimized: Graph | None = None
+        self._optimized: dict[tuple[Any, ...], Graph] = {}
         self._made: list[tuple[Backend, Any]] = []
 
-    def optimized(self) -> Graph:
-        """The graph after the passes, which may add guards."""
-        if self._optimized is None:
-            self._optimized = optimize(self.graph, self.passes)
-        return self._optimized
+    def optimized(self, backend: Backend | None = None) -> Graph:
+        """The graph after the passes, which may add guards; by default for processors."""
+        passes = self.passes if backend is None else backend.passes(self.passes)
+        if passes not in self._optimized:
+            self._optimized[passes] = optimize(self.graph, passes)
+        return self._optimized[passes]
 
     def find(self, values: dict[str, int], arrays: Sequence[Any]) -> Any:
         """The plan for these extents, created if there is none. Raises `Unfit`."""
@@ -111,7 +112,7 @@ class SizedPlans:
     def _lowering(self, values: dict[str, int], backend: Backend) -> Any:
         from gemel.runtime.lower import Lowering  # plans from the cache do not need it
 
-        optimized = self.optimized()
+        optimized = self.optimized(backend)
         if not all(guard.holds(values) for guard in self.guards):
             raise Unfit
         guards = list(self.guards)
@@ -126,7 +127,7 @@ class SizedPlans:
         from gemel.runtime.plan_text import as_c
 
         def items(graph: Graph) -> list[Any]:
-            lowering = Lowering(optimize(graph, self.passes), backend)
+            lowering = Lowering(optimize(graph, backend.passes(self.passes)), backend)
             lowering.run()
             return lowering.emission.items
 

@@ -24,6 +24,8 @@ void require(const Driver& driver, const char* action, Result result) {
   if (result != kSuccess) throw std::runtime_error(driver.explain(action, result));
 }
 
+constexpr const char* kForked = "a forked child cannot use a GPU that its parent has used";
+
 // Set in the child of a fork after which it cannot use the GPUs of its parent.
 std::atomic<bool> forked_child{false};
 
@@ -111,6 +113,8 @@ class Gpu final : public Device {
     ended_.add(std::move(done));
   }
 
+  const char* unusable() const noexcept override { return forked_child ? kForked : nullptr; }
+
   bool read(void* to, const void* from, size_t bytes) override {
     return enter() &&
            driver_.copy(reinterpret_cast<Address>(to), reinterpret_cast<Address>(from), bytes,
@@ -145,8 +149,7 @@ class Gpu final : public Device {
   }
 
   FailurePointer forked() const {
-    return std::make_shared<const Failure>(
-        "DeviceError", name + ": a forked child cannot use a GPU that its parent has used");
+    return std::make_shared<const Failure>("DeviceError", name + ": " + kForked);
   }
 
   // The pool gives nothing back to the driver by itself, which would take longer than any kernel.

@@ -51,6 +51,8 @@ class Device {
   // Calls `done` when everything that this operation launched has ended. On the CPU that is as soon
   // as launch() has returned.
   virtual void finish(Completion done) { done(); }
+  // Why it cannot be used at all; null if it can.
+  virtual const char* unusable() const noexcept { return nullptr; }
   // Copies a few bytes of this device's memory to the host, after everything launched before. False
   // if that failed.
   virtual bool read(void* to, const void* from, size_t bytes);

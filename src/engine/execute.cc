@@ -47,6 +47,9 @@ bool early_on(std::span<const Request> requests, const Storage* storage) {
 FailurePointer take_memory(const Operation& operation) {
   for (Storage* storage : operation.writes) {
     if (storage->materialize() != nullptr) continue;
+    if (const char* reason = Engine::device(storage->device())->unusable()) {
+      return std::make_shared<Failure>("DeviceError", reason, operation.origin);
+    }
     return std::make_shared<Failure>(
         "MemoryError",
         "out of memory: could not take " + std::to_string(storage->bytes()) + " bytes",
