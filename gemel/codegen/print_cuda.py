@@ -140,7 +140,7 @@ class GridText(KernelText):
             "};",
             "",
             f"/* {told}\n */",
-            f'extern "C" __global__ void __launch_bounds__({THREADS}) {self.name}'
+            f'extern "C" __global__ void __launch_bounds__({self.bounds}) {self.name}'
             f"(const __grid_constant__ {self.name}_arguments given) {{",
         ]
         given = [f"    const int64_t {n} = given.integers[{i}];" for n, i in self.integers.items()]
@@ -237,6 +237,9 @@ class GridText(KernelText):
                 self.add(f"memcpy(&scalar{number}, &{integer}, 8);")
             else:
                 self.add(f"const {made} scalar{number} = ({made}){integer};")
+
+    #: The threads of a block, and how many blocks should fit on a multiprocessor.
+    bounds = f"{THREADS}"
 
     # --- who does what ----------------------------------------------------------------------
 

@@ -1,8 +1,9 @@
 """Matrix products as CUDA C++: each block computes a tile of the result.
 
-The block goes along k in steps. In each step its threads read a part of both factors into shared
-memory, while they multiply the part before: each thread holds several sums in registers. The
-factors are read where they lie, whatever their strides, so windows of a convolution need no copy.
+The block goes along k in steps. In each step its threads read a part of both factors into one half
+of the shared memory, while they multiply the part before, which is in the other half. Each thread
+holds several sums in registers. The factors are read where they lie, whatever their strides, so
+windows of a convolution need no copy. Several blocks may share the k of a tile.
 """
 
 from __future__ import annotations
@@ -45,21 +46,25 @@ class TileText(GridText):
         self._memory()
         self._lines(0)
         self._lines(1)
-        self._along_k("begin")
+        self._along_k("begin", "0")
         self.add("__syncthreads();")
-        self.open(f"for (int64_t k0 = begin;; k0 += {self.step_length})")
-        self.open("if (k0 < end)")
-        self._read(0)
-        self._read(1)
+        self.open("if (begin < end)")
+        self._read("begin", "0")
+        self._share("0")
+        self._along_k(f"begin + {self.step_length}", "1")
         self.close(self.depth - 1)
-        self.open("if (k0 > begin)")
-        self._multiply()
+        self.add("__syncthreads();", "int turn = 0;")
+        self.open(f"for (int64_t k0 = begin; k0 < end; k0 += {self.step_length})")
+        self.add(f"const int64_t next = k0 + {self.step_length};")
+        self.open("if (next < end)")
+        self._read("next", "turn ^ 1")
         self.close(self.depth - 1)
-        self.add("if (k0 >= end) break;", "__syncthreads();")
-        self._share(0)
-        self._share(1)
-        self._along_k(f"k0 + {self.step_length}")
-        self.add("__syncthreads();")
+        self._multiply("turn")
+        self.open("if (next < end)")
+        self._share("turn ^ 1")
+        self._along_k(f"next + {self.step_length}", "turn")
+        self.close(self.depth - 1)
+        self.add("__syncthreads();", "turn ^= 1;")
         self.close(self.depth - 1)
         self._between_blocks()
         self._results()
@@ -108,8 +113,9 @@ class TileText(GridText):
         for number in range(2):
             name, dtype, lines, _ = self._factor(number)
             made, step = value_type(dtype), self.step_length
-            self.add(f"__shared__ __align__(16) {made} shared_{name}[{step}][{lines + PADDING}];")
-            self.add(f"__shared__ int64_t along_{name}[{step}];")
+            size = f"[2][{step}][{lines + PADDING}]"
+            self.add(f"__shared__ __align__(16) {made} shared_{name}{size};")
+            self.add(f"__shared__ int64_t along_{name}[2][{step}];")
             count = lines * step // THREADS
             self.add(f"{made} next_{name}[{count}];")
         down, right = self.sums
@@ -162,8 +168,8 @@ class TileText(GridText):
         self.add(f"line_{name}[e] = {self._distance(number, axes)};")
         self.close(before)
 
-    def _along_k(self, first: str) -> None:
-        """Finds where the elements of the next step are along k; a thread for each."""
+    def _along_k(self, first: str, turn: str) -> None:
+        """Finds where the elements of the step from `first` are along k; a thread for each."""
         step, before = self.step_length, self.depth
         inner = range(self.program.outer, self.program.rank)
         self.open(f"if (thread < {step})")
@@ -171,7 +177,7 @@ class TileText(GridText):
         self.coordinates(inner, "inside")
         for number in range(2):
             name, _, _, _ = self._factor(number)
-            self.add(f"along_{name}[thread] = {self._distance(number, inner)};")
+            self.add(f"along_{name}[{turn}][thread] = {self._distance(number, inner)};")
         self.close(before)
 
     def _distance(self, number: int, dimensions: Iterable[int]) -> str:
@@ -182,19 +188,24 @@ class TileText(GridText):
             terms.append(f"i{d} * {stride}")
         return " + ".join(terms)
 
-    def _read(self, number: int) -> None:
+    def _read(self, first: str, turn: str) -> None:
+        """Reads a thread's elements of both factors in the step from `first`."""
+        for number in range(2):
+            self._read_factor(number, first, turn)
+
+    def _read_factor(self, number: int, first: str, turn: str) -> None:
         """Reads a thread's elements of a factor; those past the end are 0."""
         name, dtype, _, _ = self._factor(number)
         before, axes = self.depth, self._axes(number)
-        first, extent = (("row0", "m"), ("column0", "n"))[number]
+        corner, extent = (("row0", "m"), ("column0", "n"))[number]
         self._places(number)
         self.add(f"{value_type(dtype)} value = {literal(dtype, 0)};")
-        self.open(f"if (k0 + along < end && {first} + line < {extent})")
+        self.open(f"if ({first} + along < end && {corner} + line < {extent})")
         line = f"line_{name}[e]"
         if len(axes) == 1:
             stride = self.program.stride_at(number, axes[0])
-            line = f"({first} + line) * {self.integer(f'stride{number}_{axes[0]}', stride)}"
-        self.place = f"start_{name} + {line} + along_{name}[along]"
+            line = f"({corner} + line) * {self.integer(f'stride{number}_{axes[0]}', stride)}"
+        self.place = f"start_{name} + {line} + along_{name}[{turn}][along]"
         self.steps(sorted(self.analysis.closure([self.factors[number]], inner_only=True)))
         self.place = ""
         self.add(f"value = {self.values.of(self.factors[number])};")
@@ -206,15 +217,16 @@ class TileText(GridText):
         """As of any kernel; while a factor is read, it is known."""
         return self.place or super().offset(number)
 
-    def _share(self, number: int) -> None:
-        """Leaves what the threads have read in shared memory."""
-        name, before = self._factor(number)[0], self.depth
-        self._places(number)
-        self.add(f"shared_{name}[along][line] = next_{name}[e];")
-        self.close(before)
+    def _share(self, turn: str) -> None:
+        """Leaves what the threads have read in shared memory, in one of its two halves."""
+        for number in range(2):
+            name, before = self._factor(number)[0], self.depth
+            self._places(number)
+            self.add(f"shared_{name}[{turn}][along][line] = next_{name}[e];")
+            self.close(before)
 
-    def _multiply(self) -> None:
-        """Adds the products of the part that is in shared memory."""
+    def _multiply(self, turn: str) -> None:
+        """Adds the products of a part that is in shared memory."""
         before = self.depth
         self.add("#pragma unroll")
         self.open(f"for (int s = 0; s < {self.step_length}; ++s)")
@@ -225,7 +237,7 @@ class TileText(GridText):
             self.add(f"{value_type(dtype)} {name}[{count}];", "#pragma unroll")
             self.open(f"for (int i = 0; i < {count}; ++i)")
             place = f"i / {SIDE} * {apart} + {first} + i % {SIDE}"
-            self.add(f"{name}[i] = shared_{name}[s][{place}];")
+            self.add(f"{name}[i] = shared_{name}[{turn}][s][{place}];")
             self.close(self.depth - 1)
         self._each_sum(f"sums[i][j] = {self._sum()};")
         self.close(before)
