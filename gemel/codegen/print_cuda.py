@@ -268,7 +268,7 @@ class GridText(KernelText):
         if inner:
             self.add(f"const int64_t length = {' * '.join(inner)};")
 
-    def coordinates(self, dimensions: range, rest: str = "rest") -> None:
+    def coordinates(self, dimensions: Sequence[int], rest: str = "rest") -> None:
         """Declares the positions along some dimensions, from their position in all of them."""
         for dimension in reversed(dimensions):
             whole = dimension == dimensions[0]

@@ -25,6 +25,8 @@ PADDING = 4
 class TileText(GridText):
     """A sum of products along k, with two factors, as a kernel for a grid of threads."""
 
+    bounds = f"{THREADS}, 2"
+
     def __init__(self, unit: Functions, program: Program, name: str) -> None:
         super().__init__(unit, program, name)
         schedule = program.parsed_schedule
@@ -92,13 +94,13 @@ class TileText(GridText):
         self.add(f"const int64_t row0 = split(rest, (m + {rows - 1}) / {rows}) * {rows};")
         self.coordinates(range(ROWS))
         across = self.columns // self.sums[1]
-        self.add("const int thread = threadIdx.x;")
+        self.add("const unsigned thread = threadIdx.x;")
         steps = f"((k + {self.step_length - 1}) / {self.step_length} + gridDim.y - 1) / gridDim.y"
         self.add(f"const int64_t share = {steps} * {self.step_length};")
         self.add("const int64_t begin = share * blockIdx.y;")
         self.add("const int64_t end = begin + share < k ? begin + share : k;")
         self.add(
-            f"const int right = thread % {across} * {SIDE}, down = thread / {across} * {SIDE};"
+            f"const unsigned right = thread % {across} * {SIDE}, down = thread / {across} * {SIDE};"
         )
 
     def _factor(self, number: int) -> tuple[str, DType, int, str]:
@@ -142,30 +144,27 @@ class TileText(GridText):
         step = self.step_length
         self.add("#pragma unroll")
         self.open(f"for (int e = 0; e < {lines * step // THREADS}; ++e)")
-        self.add(f"const int place = thread + e * {THREADS};")
+        self.add(f"const unsigned place = thread + e * {THREADS};")
         if form == "k":
-            self.add(f"const int along = place % {step}, line = place / {step};")
+            self.add(f"const unsigned along = place % {step}, line = place / {step};")
         else:
-            self.add(f"const int line = place % {lines}, along = place / {lines};")
-
-    def _axes(self, number: int) -> range:
-        """The dimensions along which a factor's lines follow each other."""
-        return range(ROWS, ROWS + 1) if number == 0 else range(ROWS + 1, self.program.outer)
+            self.add(f"const unsigned line = place % {lines}, along = place / {lines};")
 
     def _lines(self, number: int) -> None:
-        """Finds where a factor's lines are: the start of all, and if they follow each other along
-        several axes, where each line is that a thread reads."""
+        """Finds where the lines of a factor are that a thread reads, and how many there are."""
         name, _, lines, _ = self._factor(number)
-        first = ("row0", "column0")[number]
-        before, axes = self.depth, self._axes(number)
-        self.add(f"const int64_t start_{name} = {self._distance(number, range(ROWS))};")
-        if len(axes) == 1:
-            return
+        corner, extent = (("row0", "m"), ("column0", "n"))[number]
+        axes = (ROWS,) if number == 0 else range(ROWS + 1, self.program.outer)
+        before = self.depth
+        self.add(
+            f"const unsigned lines_{name} = {extent} - {corner} < {lines} ? {extent} - {corner} "
+            f": {lines};"
+        )
         self.add(f"int64_t line_{name}[{lines * self.step_length // THREADS}];")
         self._places(number)
-        self.add(f"int64_t outside = {first} + line;")
+        self.add(f"int64_t outside = {corner} + line;")
         self.coordinates(axes, "outside")
-        self.add(f"line_{name}[e] = {self._distance(number, axes)};")
+        self.add(f"line_{name}[e] = {self._distance(number, (*range(ROWS), *axes))};")
         self.close(before)
 
     def _along_k(self, first: str, turn: str) -> None:
@@ -190,22 +189,19 @@ class TileText(GridText):
 
     def _read(self, first: str, turn: str) -> None:
         """Reads a thread's elements of both factors in the step from `first`."""
+        step = self.step_length
+        self.add(f"const unsigned left = end - {first} < {step} ? end - {first} : {step};")
         for number in range(2):
-            self._read_factor(number, first, turn)
+            self._read_factor(number, turn)
 
-    def _read_factor(self, number: int, first: str, turn: str) -> None:
+    def _read_factor(self, number: int, turn: str) -> None:
         """Reads a thread's elements of a factor; those past the end are 0."""
         name, dtype, _, _ = self._factor(number)
-        before, axes = self.depth, self._axes(number)
-        corner, extent = (("row0", "m"), ("column0", "n"))[number]
+        before = self.depth
         self._places(number)
         self.add(f"{value_type(dtype)} value = {literal(dtype, 0)};")
-        self.open(f"if ({first} + along < end && {corner} + line < {extent})")
-        line = f"line_{name}[e]"
-        if len(axes) == 1:
-            stride = self.program.stride_at(number, axes[0])
-            line = f"({corner} + line) * {self.integer(f'stride{number}_{axes[0]}', stride)}"
-        self.place = f"start_{name} + {line} + along_{name}[{turn}][along]"
+        self.open(f"if (along < left && line < lines_{name})")
+        self.place = f"line_{name}[e] + along_{name}[{turn}][along]"
         self.steps(sorted(self.analysis.closure([self.factors[number]], inner_only=True)))
         self.place = ""
         self.add(f"value = {self.values.of(self.factors[number])};")
@@ -270,7 +266,7 @@ class TileText(GridText):
         self.add("if (thread == 0) given.counters[blockIdx.x] = 0;", "__threadfence();")
         dtype = self.program.code[self.total].dtype
         self._each_sum(f"sums[i][j] = {literal(dtype, 0)};")
-        self.add("#pragma unroll 4")
+        self.add("#pragma unroll 1")
         self.open("for (int64_t part = 0; part < gridDim.y; ++part)")
         more = self.values.computed(
             "add", dtype, ("sums[i][j]", f"left[part * apart + {slot}]"), dtype

@@ -56,6 +56,13 @@ class Backend:
         extended.text = f"{self.text} recipes {list(numbers)}"
         return extended
 
+    @property
+    def printed(self) -> Callable[[Sequence[Program]], str]:
+        """How programs are printed for readers: as CUDA C++ for a GPU, else as C."""
+        from gemel.codegen import print_c, print_cuda
+
+        return print_cuda.source if self.target.grid else print_c.source
+
     def passes(self, chosen: Sequence[Any] | None = None) -> tuple[Any, ...]:
         """The passes for a graph: the pipeline of its kind of device, or `chosen` ones and those
         that this kind needs before them."""

@@ -1,8 +1,8 @@
-"""A plan as text for readers: its steps as a comment, its kernels as C (`Compiled.source`)."""
+"""A plan as text for readers: its steps as a comment, its kernels as C or CUDA C++ (`Compiled.source`)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -15,8 +15,8 @@ from gemel.runtime.rounds import Repeat
 from gemel.runtime.sites import operations_of
 
 
-def as_c(name: str, items: Iterable[Any]) -> str:
-    """The steps of a plan as a comment, and the kernels they call.
+def as_c(name: str, items: Iterable[Any], printed: Callable[..., str] = source) -> str:
+    """The steps of a plan as a comment, and the kernels they call, as `printed` prints them.
 
     `items` are launches, branches, loops, concurrent items, lists of all these, and calls of
     operations without a kernel, in order.
@@ -27,7 +27,7 @@ def as_c(name: str, items: Iterable[Any]) -> str:
     if len(programs) == 1:
         told = told.replace("kernel0", "kernel")
     head = f"/* {name}: what is done, in order, for the sizes seen\n{told}\n */\n"
-    return f"{head}{source(list(programs.values())) if programs else ''}"
+    return f"{head}{printed(list(programs.values())) if programs else ''}"
 
 
 def _steps(items: Iterable[Any], programs: dict[str, Any], depth: int) -> Iterator[str]:

@@ -14,7 +14,7 @@ from gemel.passes import gradient
 from gemel.passes.bind import concrete_graph
 from gemel.passes.gradient import with_heads
 from gemel.process.garbage import uncollected
-from gemel.runtime.backend import backend_for
+from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.relay import on_current_device
 from gemel.tape import recording as tape
@@ -57,15 +57,15 @@ class Bound:
         dense = all(leaves[position]._is_contiguous for position in self.program.written)
         return self.writing if dense else None
 
-    def image(self, leaves: Sequence[Any]) -> Image:
+    def image(self, backend: Backend) -> Image:
         """The image of the inference plan, lowered again, with closed-over arrays inside."""
-        backend = backend_for((*leaves, *self.program.own(leaves)))
         return self.program.embedded().image(self.values, backend)
 
     def summary(self, leaves: list[Any]) -> str:
         """The number of the plan's kernels, and its memory besides the results."""
-        _, workspace = self.inference(leaves).bound(*leaves, *self.program.own(leaves))
-        count = self.image(leaves).count()
+        arrays = (*leaves, *self.program.own(leaves))
+        _, workspace = self.inference(leaves).bound(*arrays)
+        count = self.image(backend_for(arrays)).count()
         several = "" if count == 1 else "s"
         return f"{count} kernel{several}, {workspace} bytes of workspace"
 

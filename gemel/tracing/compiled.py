@@ -16,7 +16,7 @@ from typing import Any, overload
 from gemel import _core, autograd
 from gemel.codegen.schedules import Recipe
 from gemel.codegen.schedules import checked as checked_recipes
-from gemel.device import Device, current_device, elsewhere
+from gemel.device import CPUS, Device, current_device, elsewhere
 from gemel.dtype import default_float
 from gemel.errors import TraceError
 from gemel.extent import seen
@@ -28,7 +28,7 @@ from gemel.ndarray import ndarray
 from gemel.passes import Pass, pipeline
 from gemel.passes.simplify import fold
 from gemel.process.garbage import uncollected
-from gemel.runtime.backend import backend_for
+from gemel.runtime.backend import backend_for, backend_of
 from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
 from gemel.tracing.bound import Bound
@@ -250,10 +250,10 @@ class Compiled:
         """
         bound, flat = self._find(arguments)
         _core.wait_all()
-        return bound.image(flat.arrays).write(embed=True)
+        return bound.image(backend_of(CPUS[0])).write(embed=True)
 
     def source(self, *arguments: Any) -> str:
-        r"""The kernels of the plan for these arguments as C text, to be read.
+        r"""The kernels of the plan for these arguments as C text, to be read (CUDA C++ for a GPU).
 
         Without arguments: of the plan for those it was last traced for. The text begins with the
         plan's steps; each kernel follows as one C function, after the functions it calls. It needs

@@ -122,7 +122,7 @@ class SizedPlans:
         return Lowering(graph, backend, guards=guards, stable=stable, random=random, atomic=atomic)
 
     def source(self, values: dict[str, int], backend: Backend) -> str:
-        """The kernels of the plan for these extents as C text. Raises `Unfit`."""
+        """The kernels of the plan for these extents as text. Raises `Unfit`."""
         from gemel.runtime.lower import Lowering  # plans from the cache do not need it
         from gemel.runtime.plan_text import as_c
 
@@ -139,7 +139,7 @@ class SizedPlans:
         except NoKernelError:
             relay = Relay(concrete_graph(self.graph, values), items)
             steps = [call for call, _, _ in relay.stages]
-        return as_c(self.graph.name, steps)
+        return as_c(self.graph.name, steps, backend.printed)
 
 
 def _fits(plan: Any, arrays: Sequence[Any]) -> bool:
