@@ -16,6 +16,10 @@ TIMES ?= 200
 WHAT ?= mlp issue train cold engine
 OPTIONS ?=
 NAMES ?= lenet char_lstm transformer_lm multi_device resume
+# The tests that `make gpu` runs with all arrays on the GPU.
+GPU_TESTS ?= ops gradient_cases gradients second_gradients_of_all three_ways every_layer indexing \
+  np_shapes np_linalg random loops control_flow windows attention_values more_layers scans topk boxes \
+  norms_and_sequences optimizer
 PEERS ?= torch==2.13.0 onnxruntime onnx jax jaxlib openvino pillow
 
 SHELL := /bin/sh
@@ -74,7 +78,7 @@ build/wheel/.stamp: $(SOURCES) build/sources | .venv/.made
 	@$(PIP) install --quiet --no-deps --force-reinstall "$(WHEEL)"
 	@touch $@
 
-.venv/.demo .venv/.test .venv/.dev .venv/.mpi: .venv/.%: pyproject.toml | .venv/.installed
+.venv/.demo .venv/.test .venv/.dev .venv/.mpi .venv/.cuda: .venv/.%: pyproject.toml | .venv/.installed
 	@$(PIP) install --quiet "$(WHEEL)[$*]" || $(NO_NETWORK)
 	@touch $@
 
@@ -99,6 +103,10 @@ test: .venv/.installed .venv/.test ## run the tests against the installed packag
 
 distributed: .venv/.installed .venv/.test .venv/.mpi ## install mpi4py and Open MPI, and run the tests of workers over MPI
 	$(BIN)/pytest -m distributed
+
+gpu: .venv/.installed .venv/.test .venv/.cuda ## test gemel on this machine's GPU, with CUDA; without one the tests are skipped
+	GEMEL_CUDA=1 $(BIN)/pytest tests/test_gpu.py
+	GEMEL_CUDA=1 $(BIN)/pytest --device gpu $(GPU_TESTS:%=tests/test_%.py)
 
 targets: .venv/.installed .venv/.test ## test kernels against their definition in NumPy, as C, and on aarch64 (QEMU) and wasm (Node) if installed
 	$(BIN)/pytest -m "targets or not slow" tests/test_targets.py tests/test_meaning.py tests/test_print_c.py

@@ -13,7 +13,11 @@ import pytest
 from drawing import drawn, part_of
 from programs import SANITIZER
 
-from gemel import gpu, np
+# Tests are about CPUs, unless they ask for a GPU (`make gpu`). Read when `gemel` is first asked for
+# its GPUs.
+os.environ.setdefault("GEMEL_CUDA", "0")
+
+from gemel import gpu, np, num_gpus
 from gemel.npx.engine import NUMPYS
 
 
@@ -102,6 +106,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item, kept in zip(items, runs, strict=True) if kept]
     skip_unsanitized(items)
+    if config.getoption("device") == "gpu" and not num_gpus():
+        for item in items:
+            item.add_marker(pytest.mark.skip(reason="there is no GPU"))
 
 
 def skip_unsanitized(items: list[pytest.Item]) -> None:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.c_values import Functions, element_type, literal, value_type
@@ -120,8 +121,21 @@ def partial_bytes(program: Program) -> int:
     return sum(16 if name in EXTREMES else 8 for name in found)
 
 
+class Places(NamedTuple):
+    """Some of a thread's places: the first, the distance of each from the one before, their limit,
+    and the dimensions whose positions they count."""
+
+    first: str
+    step: str
+    limit: str
+    dimensions: range
+
+
 class GridText(KernelText):
     """A program as a kernel for a grid of threads."""
+
+    #: The threads of a block, and how many blocks should at least fit on a multiprocessor.
+    bounds = f"{THREADS}"
 
     def text(self) -> str:
         """The kernel, after the program's text as a comment."""
@@ -131,7 +145,7 @@ class GridText(KernelText):
         integers = self.program.first_scalar + len(self.program.scalars)
         head = [
             f"struct {self.name}_arguments {{",
-            f"    void *buffers[{max(buffers, 1)}];",
+            f"    void *buffers[{buffers}];",
             f"    int64_t integers[{integers}];",
             "    char *scratch;",
             "    unsigned int *counters;",
@@ -178,48 +192,43 @@ class GridText(KernelText):
             f"for (int64_t first = blockIdx.x * ({step}) + row; first < positions; "
             f"first += gridDim.x * ({step}))"
         )
-        dimensions = range(self.program.outer)
-        self.side_by_side("first", "across", "positions", dimensions, self.analysis.point(0, False))
+        places = Places("first", "across", "positions", range(self.program.outer))
+        self.side_by_side(places, self.analysis.point(0, False))
 
     def side_by_side(
-        self,
-        first: str,
-        step: str,
-        limit: str,
-        dimensions: range,
-        positions: list[int],
-        reductions: Sequence[int] = (),
+        self, places: Places, positions: list[int], reductions: Sequence[int] = ()
     ) -> None:
-        """Instructions at several positions, `step` apart: all loads first, so that the thread
-        waits for memory only once."""
+        """Instructions at several places: all loads first, so that the thread waits for memory only
+        once."""
         code, before = self.program.code, self.depth
         early = [p for p in positions if code[p].name == "load" and self._is_array(p)]
-        rest = [p for p in positions if p not in early]
-        for position in early:
-            self.add(f"{value_type(code[position].dtype)} early{position}[{SIDE_BY_SIDE}];")
-        for turn in (early, rest):
-            if not turn and turn is early:
-                continue
-            self.add("#pragma unroll")
-            self.open(f"for (int u = 0; u < {SIDE_BY_SIDE}; ++u)")
-            self.add(f"int64_t place = {first} + u * ({step});")
-            self.add(f"if (place >= {limit}) continue;")
-            self.coordinates(dimensions, "place")
-            if turn is early:
-                self.steps(early)
-                for position in early:
-                    self.add(f"early{position}[u] = v{position};")
-            else:
-                for position in early:
-                    made = value_type(code[position].dtype)
-                    self.add(f"const {made} v{position} = early{position}[u];")
-                self.steps(rest)
-                for position in reductions:
-                    self.join(position)
+        types = {position: value_type(code[position].dtype) for position in early}
+        for position, made in types.items():
+            self.add(f"{made} early{position}[{SIDE_BY_SIDE}];")
+        if early:
+            self._each_of(places)
+            self.steps(early)
+            self.add(*(f"early{position}[u] = v{position};" for position in early))
             self.close(before)
+        self._each_of(places)
+        self.add(*(f"const {made} v{p} = early{p}[u];" for p, made in types.items()))
+        self.steps(p for p in positions if p not in types)
+        for position in reductions:
+            self.join(position)
+        self.close(before)
+
+    def _each_of(self, places: Places) -> None:
+        """Opens the loop over some places, with the positions along their dimensions."""
+        self.add("#pragma unroll")
+        self.open(f"for (int u = 0; u < {SIDE_BY_SIDE}; ++u)")
+        self.add(f"int64_t place = {places.first} + u * ({places.step});")
+        self.add(f"if (place >= {places.limit}) continue;")
+        self.coordinates(places.dimensions, "place")
 
     def _is_array(self, position: int) -> bool:
         return self.program.operands[self.program.code[position].operand or 0].role != INDEX
+
+    # --- what is there ----------------------------------------------------------------------
 
     def buffers(self) -> None:
         arrays = [(n, o) for n, o in enumerate(self.program.operands) if o.role != INDEX]
@@ -237,9 +246,6 @@ class GridText(KernelText):
                 self.add(f"memcpy(&scalar{number}, &{integer}, 8);")
             else:
                 self.add(f"const {made} scalar{number} = ({made}){integer};")
-
-    #: The threads of a block, and how many blocks should fit on a multiprocessor.
-    bounds = f"{THREADS}"
 
     # --- who does what ----------------------------------------------------------------------
 
@@ -307,9 +313,8 @@ class GridText(KernelText):
         begin = "(int64_t)along * blockIdx.y + lane" if self.cooperates else "0"
         self.add("const int64_t limit = there ? length : 0;" if stage == 0 else "")
         self.open(f"for (int64_t j = {begin}; j < limit; j += {SIDE_BY_SIDE} * ({step}))")
-        dimensions = range(self.program.outer, self.program.rank)
-        instructions = [*sweep.uniform, *sweep.varying]
-        self.side_by_side("j", step, "limit", dimensions, instructions, sweep.reductions)
+        places = Places("j", step, "limit", range(self.program.outer, self.program.rank))
+        self.side_by_side(places, [*sweep.uniform, *sweep.varying], sweep.reductions)
         self.close(before)
         if self.cooperates and sweep.reductions:
             self.open("if (along > 1)")

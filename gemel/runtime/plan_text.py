@@ -1,4 +1,5 @@
-"""A plan as text for readers: its steps as a comment, its kernels as C or CUDA C++ (`Compiled.source`)."""
+"""A plan as text for readers (`Compiled.source`): its steps as a comment, its kernels as C or CUDA
+C++."""
 
 from __future__ import annotations
 

@@ -248,7 +248,7 @@ class Compiled:
         Arrays the function closes over are in it as they are now; parameters are further inputs,
         after the arguments. `docs/internals/plan-image.md` has the format, gemel.h loads it.
         """
-        bound, flat = self._find(arguments)
+        bound, _ = self._find(arguments)
         _core.wait_all()
         return bound.image(backend_of(CPUS[0])).write(embed=True)
 

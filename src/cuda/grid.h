@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 namespace gemel::cuda {
@@ -45,9 +46,10 @@ constexpr int32_t kLine = 32;
 constexpr int64_t kSideBySide = 4;
 // Blocks for each multiprocessor: enough to keep it busy.
 constexpr int64_t kBlocks = 8;
-// The same for tiles, which leave room for fewer, and the k that a block is worth.
+// The same for tiles, which leave room for fewer.
 constexpr int64_t kTilesAtOnce = 2;
-constexpr int64_t kLongEnough = 128;
+// Steps of k in which a tile takes as long as adding the sums of a tile to others.
+constexpr double kAddedWhileMultiplying = 10;
 constexpr int64_t kMostBlocks = 2147483647;
 constexpr int64_t kMostParts = 1024;
 
@@ -75,7 +77,10 @@ inline Grid grid_of_tiles(const Form& form, const int64_t* extents, int multipro
            divided_up(product_of(extents + 3, form.outer - 3), form.columns);
   if (grid.x == 0) return grid;
   const int64_t wanted = kTilesAtOnce * multiprocessors / grid.x;
-  const int64_t worthwhile = product_of(extents + form.outer, form.inner) / kLongEnough;
+  // The last block adds the sums of all others, which takes as long as the rest if their number
+  // grows with the root of k.
+  const auto k = static_cast<double>(product_of(extents + form.outer, form.inner));
+  const auto worthwhile = static_cast<int64_t>(std::sqrt(k / kAddedWhileMultiplying));
   const int64_t room = scratch / (grid.x * form.rows * form.columns * form.partial_bytes);
   grid.y = std::max<int64_t>(std::min({wanted, worthwhile, room}), 1);
   return grid;

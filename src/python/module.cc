@@ -1,4 +1,4 @@
-// The module gemel._core, the only file that includes nanobind. Types used often (arrays,
+// The module gemel._core, the with module_gpus.cc the only file that includes nanobind. Types used often (arrays,
 // operations, plans) are raw CPython types elsewhere; here are the other types and the functions.
 
 #include <nanobind/nanobind.h>
