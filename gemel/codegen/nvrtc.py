@@ -82,10 +82,10 @@ def _library() -> Any:
 
 
 def _candidates() -> Iterator[str]:
-    yield from NAMES
     found = importlib.util.find_spec("nvidia")
     for folder in found.submodule_search_locations or () if found else ():
         for pattern in WHEELS:
             yield from sorted(glob(str(Path(folder) / pattern / "libnvrtc.so*")), reverse=True)
+    yield from NAMES
     for pattern in SYSTEM:
         yield from sorted(glob(f"{pattern}/libnvrtc.so*"), reverse=True)

@@ -1,5 +1,6 @@
-// The module gemel._core, the with module_gpus.cc the only file that includes nanobind. Types used often (arrays,
-// operations, plans) are raw CPython types elsewhere; here are the other types and the functions.
+// The module gemel._core. Only this file and module_gpus.cc include nanobind. Types used often
+// (arrays, operations, plans) are raw CPython types elsewhere; here are the others, and the
+// functions.
 
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/optional.h>
