@@ -16,6 +16,8 @@ TIMES ?= 200
 WHAT ?= mlp issue train cold engine
 OPTIONS ?=
 NAMES ?= lenet char_lstm transformer_lm multi_device resume
+# What `make gpu` runs with its arrays on the GPU.
+GPU_TABLES := $(addprefix tests/test_,ops.py gradients.py gradient_cases.py functions.py)
 PEERS ?= torch==2.13.0 onnxruntime onnx jax jaxlib openvino pillow
 
 SHELL := /bin/sh
@@ -74,13 +76,13 @@ build/wheel/.stamp: $(SOURCES) build/sources | .venv/.made
 	@$(PIP) install --quiet --no-deps --force-reinstall "$(WHEEL)"
 	@touch $@
 
-.venv/.demo .venv/.test .venv/.dev .venv/.mpi: .venv/.%: pyproject.toml | .venv/.installed
+.venv/.demo .venv/.test .venv/.dev .venv/.mpi .venv/.cuda: .venv/.%: pyproject.toml | .venv/.installed
 	@$(PIP) install --quiet "$(WHEEL)[$*]" || $(NO_NETWORK)
 	@touch $@
 
 # ---------------------------------------------------------------- what users run
 
-.PHONY: demo experiments trainings test distributed
+.PHONY: demo experiments trainings test distributed targets gpu
 demo: .venv/.installed .venv/.demo ## train a network on real handwriting, imperatively and hybridized
 	$(BIN)/python examples/digits.py
 
@@ -102,6 +104,10 @@ distributed: .venv/.installed .venv/.test .venv/.mpi ## install mpi4py and Open 
 
 targets: .venv/.installed .venv/.test ## test kernels against their definition in NumPy, as C, and on aarch64 (QEMU) and wasm (Node) if installed
 	$(BIN)/pytest -m "targets or not slow" tests/test_targets.py tests/test_meaning.py tests/test_print_c.py
+
+gpu: .venv/.installed .venv/.test .venv/.cuda ## run the tests of GPUs, and the tables of operations and gradients, on this machine's GPU
+	$(BIN)/pytest tests/test_gpu.py
+	$(BIN)/pytest --device gpu $(GPU_TABLES)
 
 .PHONY: docs
 docs: .venv/.installed ## write the reference, one page per function, to build/reference
