@@ -84,7 +84,7 @@ build/wheel/.stamp: $(SOURCES) build/sources | .venv/.made
 
 # ---------------------------------------------------------------- what users run
 
-.PHONY: demo experiments trainings test distributed
+.PHONY: demo experiments trainings test distributed targets gpu
 demo: .venv/.installed .venv/.demo ## train a network on real handwriting, imperatively and hybridized
 	$(BIN)/python examples/digits.py
 

@@ -11,6 +11,7 @@ from benchmarks import (
     data,
     devices,
     engine,
+    gpu,
     instructions,
     kernels,
     operations,
@@ -257,6 +258,13 @@ def run_kernels(session: Session) -> None:
     session.failed |= kernels.run(effort, options.only, session.machine, options.groups)
 
 
+def run_gpu(session: Session) -> None:
+    """Operations and networks on a real GPU, compared with the peers there."""
+    options = session.options
+    rounds, seconds = (3, 0.005) if options.quick else (7, 0.02)
+    session.failed |= gpu.run(options.runs or rounds, seconds, options.only)
+
+
 def run_sweep(session: Session) -> None:
     """Operations on random shapes, compared with their floors."""
     options = session.options
@@ -281,6 +289,7 @@ RUNNERS = {
     "data": run_data,
     "kernels": run_kernels,
     "sweep": run_sweep,
+    "gpu": run_gpu,
 }
 
 
