@@ -1,5 +1,5 @@
-// Kernels printed as CUDA C++, run on the CPU: for tests on machines without a GPU. The threads of a
-// block are fibres, one of which runs at a time until it waits for the others; blocks follow each
+// Kernels printed as CUDA C++, run on the CPU: for tests on machines without a GPU. The threads of
+// a block are fibres, one of which runs at a time until it waits for the others; blocks follow each
 // other.
 
 #pragma once
@@ -103,9 +103,7 @@ int32_t run(void (*kernel)(Arguments), const gemel::cuda::Form& form, void* cons
 
 }  // namespace host
 
-static void __syncthreads() {
-  swapcontext(&host::fibres[host::current].context, &host::scheduler);
-}
+static void __syncthreads() { swapcontext(&host::fibres[host::current].context, &host::scheduler); }
 static void __threadfence() {}
 template <typename Value>
 Value atomicAdd(Value* place, Value value) {
