@@ -115,7 +115,8 @@ nb::object make_empty(const std::vector<int64_t>& shape, int code, int device) {
 
 nb::object from_buffer(nb::object object, int code, const std::vector<int64_t>& shape, int device) {
   Buffer source(object, PyBUF_C_CONTIGUOUS);
-  nb::object result = make_empty(shape, code, device);
+  const int host = Engine::on_host(checked_device(device)) ? device : 0;
+  nb::object result = make_empty(shape, code, host);
   const Tensor& tensor = tensor_of(result.ptr());
   const int64_t bytes = tensor.bytes();
   if (source.view.len != bytes) {
@@ -124,7 +125,7 @@ nb::object from_buffer(nb::object object, int code, const std::vector<int64_t>& 
     throw nb::value_error(text.c_str());
   }
   if (bytes > 0) std::memcpy(tensor.data(), source.view.buf, static_cast<size_t>(bytes));
-  return result;
+  return host == device ? result : checked(copy_to_device(result.ptr(), device));
 }
 
 nb::object to_bytes(nb::object array) {
