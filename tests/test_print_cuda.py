@@ -25,8 +25,9 @@ from random_kernels import (
     same_bytes,
 )
 
-from gemel.codegen.product import GRID_TILES, on_grid
+from gemel.codegen.product import GRID_TILES, TENSOR_TILES, on_grid
 from gemel.codegen.program import FUNCTIONS
+from gemel.dtype import bfloat16, float16
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 
@@ -79,6 +80,27 @@ def test_products(build: Any, several: list[Product], tile: tuple[int, int, int]
         made = on_grid(call.program, along_k, tile)
         cases.append(case._replace(calls=[call._replace(program=made)]))
     kernels = build([case.calls[0].program for case in cases])
+    for product, case, kernel in zip(several, cases, kernels, strict=True):
+        status, got = outcome(whole(case), lambda _, kernel=kernel: kernel)
+        found, wanted = outcome(product.plain(), meant)
+        assert status == found
+        same_bytes(case, got, wanted)
+
+
+@examples(1)
+@given(several=st.lists(products(), min_size=16, max_size=16), tile=st.sampled_from(TENSOR_TILES))
+def test_products_on_tensor_cores(
+    build: Any, several: list[Product], tile: tuple[int, int, int]
+) -> None:
+    """Elements are small whole numbers, so that the order of sums does not matter."""
+    several = [p for p in several if p.kept[0] is p.kept[1] and p.kept[0] in (float16, bfloat16)]
+    cases = []
+    for product in several:
+        (call,) = product.plain().calls
+        along_k = product.lasts[0] == "k", product.lasts[1] == "k"
+        made = on_grid(call.program, along_k, tile, tensor=True)
+        cases.append(product.plain()._replace(calls=[call._replace(program=made)]))
+    kernels = build([case.calls[0].program for case in cases]) if cases else []
     for product, case, kernel in zip(several, cases, kernels, strict=True):
         status, got = outcome(whole(case), lambda _, kernel=kernel: kernel)
         found, wanted = outcome(product.plain(), meant)

@@ -73,15 +73,23 @@ ATOMIC = {
 
 def source(programs: Sequence[Program], name: str = "kernel") -> str:
     """CUDA C++ with a kernel per program: `name`, or `name`0, `name`1, ... for several."""
-    from gemel.codegen.print_cuda_tiles import TileText
-
     unit = Functions("static __device__")
     several = len(programs) > 1
     texts = []
     for number, program in enumerate(programs):
-        made = TileText if program.in_tiles else GridText
+        made = _kind_of(program)
         texts.append(made(unit, program, f"{name}{number if several else ''}").text())
     return with_types("\n".join((*unit.functions.values(), *texts)), HEAD)
+
+
+def _kind_of(program: Program) -> type[GridText]:
+    """The way a program is printed."""
+    from gemel.codegen.print_cuda_tensor import TensorText
+    from gemel.codegen.print_cuda_tiles import TileText
+
+    if not program.in_tiles:
+        return GridText
+    return TensorText if program.parsed_schedule.tensor else TileText
 
 
 def form(program: Program) -> bytes:

@@ -61,7 +61,7 @@ class TileText(GridText):
         self.open("if (next < end)")
         self._read("next", "turn ^ 1")
         self.close(self.depth - 1)
-        self._multiply("turn")
+        self.multiply("turn")
         self.open("if (next < end)")
         self._share("turn ^ 1")
         self._along_k(f"next + {self.step_length}", "turn")
@@ -93,15 +93,36 @@ class TileText(GridText):
         )
         self.add(f"const int64_t row0 = split(rest, (m + {rows - 1}) / {rows}) * {rows};")
         self.coordinates(range(ROWS))
-        across = self.columns // self.sums[1]
         self.add("const unsigned thread = threadIdx.x;")
         steps = f"((k + {self.step_length - 1}) / {self.step_length} + gridDim.y - 1) / gridDim.y"
         self.add(f"const int64_t share = {steps} * {self.step_length};")
         self.add("const int64_t begin = share * blockIdx.y;")
         self.add("const int64_t end = begin + share < k ? begin + share : k;")
+        self.corner()
+
+    def corner(self) -> None:
+        """Declares the first row and column of the thread's sums in the tile."""
+        across = self.columns // self.sums[1]
         self.add(
             f"const unsigned right = thread % {across} * {SIDE}, down = thread / {across} * {SIDE};"
         )
+
+    def row(self) -> str:
+        """The row in the tile of a thread's sums number i down."""
+        return f"i / {SIDE} * {self.rows * SIDE // self.sums[0]} + down + i % {SIDE}"
+
+    def column(self) -> str:
+        """The column in the tile of a thread's sums number j across."""
+        return f"j / {SIDE} * {self.columns * SIDE // self.sums[1]} + right + j % {SIDE}"
+
+    def shared(self, name: str, made: str, lines: int) -> None:
+        """Declares shared memory for a factor, in two halves: in it, lines are neighbours."""
+        size = f"[2][{self.step_length}][{lines + PADDING}]"
+        self.add(f"__shared__ __align__(16) {made} shared_{name}{size};")
+
+    def in_shared(self, name: str, turn: str) -> str:
+        """The place in shared memory of an element of a factor."""
+        return f"shared_{name}[{turn}][along][line]"
 
     def _factor(self, number: int) -> tuple[str, DType, int, str]:
         """The name of a factor, its dtype, how many lines of it a tile has, and the axis along
@@ -115,8 +136,7 @@ class TileText(GridText):
         for number in range(2):
             name, dtype, lines, _ = self._factor(number)
             made, step = value_type(dtype), self.step_length
-            size = f"[2][{step}][{lines + PADDING}]"
-            self.add(f"__shared__ __align__(16) {made} shared_{name}{size};")
+            self.shared(name, made, lines)
             self.add(f"__shared__ int64_t along_{name}[2][{step}];")
             count = lines * step // THREADS
             self.add(f"{made} next_{name}[{count}];")
@@ -218,10 +238,10 @@ class TileText(GridText):
         for number in range(2):
             name, before = self._factor(number)[0], self.depth
             self._places(number)
-            self.add(f"shared_{name}[{turn}][along][line] = next_{name}[e];")
+            self.add(f"{self.in_shared(name, turn)} = next_{name}[e];")
             self.close(before)
 
-    def _multiply(self, turn: str) -> None:
+    def multiply(self, turn: str) -> None:
         """Adds the products of a part that is in shared memory."""
         before = self.depth
         self.add("#pragma unroll")
@@ -277,13 +297,12 @@ class TileText(GridText):
     def _results(self) -> None:
         """What follows the sum, for each sum of a thread."""
         before, (down, right) = self.depth, self.sums
-        above, beside = self.rows * SIDE // down, self.columns * SIDE // right
         self.add("#pragma unroll")
         self.open(f"for (int i = 0; i < {down}; ++i)")
-        self.add(f"const int64_t i{ROWS} = row0 + i / {SIDE} * {above} + down + i % {SIDE};")
+        self.add(f"const int64_t i{ROWS} = row0 + {self.row()};")
         self.add("#pragma unroll")
         self.open(f"for (int j = 0; j < {right}; ++j)")
-        self.add(f"int64_t column = column0 + j / {SIDE} * {beside} + right + j % {SIDE};")
+        self.add(f"int64_t column = column0 + {self.column()};")
         self.add(f"if (i{ROWS} >= m || column >= n) continue;")
         self.coordinates(range(ROWS + 1, self.program.outer), "column")
         dtype = self.program.code[self.total].dtype

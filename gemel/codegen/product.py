@@ -23,7 +23,7 @@ from gemel.codegen.program import (
     Schedule,
 )
 from gemel.codegen.target import Target
-from gemel.dtype import promote
+from gemel.dtype import bfloat16, float16, promote
 from gemel.extent import same_for_all
 from gemel.ir import layout as layouts
 from gemel.ir.graph import Entry, Graph, Node
@@ -82,6 +82,8 @@ def is_only_factor(node: Node, entry: Entry) -> bool:
 Loops = tuple[Any, Any]
 #: Tiles of a result that a block of threads computes, and how many k it does so at a time.
 GRID_TILES = ((128, 128, 8), (64, 64, 16))
+#: The same on tensor cores.
+TENSOR_TILES = ((128, 128, 32), (64, 64, 32))
 #: So many of the large tiles keep a GPU busy.
 MANY_TILES = 64
 
@@ -358,9 +360,11 @@ def _on_grid(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace)
     n, k = axes.factor_axes()
     program = _program(nest, axes, len(n), len(k))
     along_k = axes.runs(0) == "k", axes.runs(1) == "k"
-    large, small = GRID_TILES
+    stored = {place.dtype for place in sources}
+    tensor = workspace.target.tensor_cores and stored in ({float16}, {bfloat16})
+    large, small = TENSOR_TILES if tensor else GRID_TILES
     tiles = product(axes.batch) * (axes.m // large[0]) * (axes.n // large[1])
-    program = on_grid(program, along_k, large if tiles >= MANY_TILES else small)
+    program = on_grid(program, along_k, large if tiles >= MANY_TILES else small, tensor)
     others = [place for place, *_ in nest.operands[2:] if place is not None]
     written = [each.role == OUTPUT for each in program.operands if each.role != INDEX]
     integers = [*axes.integers(n, k), *nest.extras, *[0] * len(program.scalars)]
@@ -372,12 +376,15 @@ def _on_grid(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace)
     return launch
 
 
-def on_grid(program: Program, along_k: tuple[bool, bool], tile: tuple[int, int, int]) -> Program:
+def on_grid(
+    program: Program, along_k: tuple[bool, bool], tile: tuple[int, int, int], tensor: bool = False
+) -> Program:
     """The loops of a product as a program for a grid of threads. `along_k`: which factors are
-    contiguous along k. `tile`: the rows and columns of a block's results, and the k of a step."""
+    contiguous along k. `tile`: the rows and columns of a block's results, and the k of a step.
+    `tensor`: on tensor cores."""
     rows, columns, depth = tile
     a_form, b_form = (("m", "n")[i] if not along else "k" for i, along in enumerate(along_k))
-    schedule = Schedule("block", rows=rows, columns=columns, unroll=depth)
+    schedule = Schedule("block", rows=rows, columns=columns, unroll=depth, tensor=tensor)
     schedule = schedule._replace(a_form=a_form, b_form=b_form)
     factors = (each._replace(stride_class=STRIDED) for each in program.operands[:2])
     operands = (*factors, *program.operands[2:])

@@ -58,7 +58,18 @@ BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED, INTERLEAVED = 0, 1, 2,
 #: As the width of panels: it is known only when the kernel is called.
 ANY = 0
 #: Further words of a schedule for a sum in tiles; see docs/internals/kernels.md.
-FLAGS = ("split", "direct", "across", "vnni", "bf16", "by_rows", "far", "packs_b", "narrow")
+FLAGS = (
+    "split",
+    "direct",
+    "across",
+    "vnni",
+    "bf16",
+    "by_rows",
+    "far",
+    "packs_b",
+    "narrow",
+    "tensor",
+)
 #: How the factors of such a sum lie; for windows, how they are read (`contract_task.WindowForm`).
 A_FORMS, B_FORMS = ("k", "m", "packed"), ("n", "k", "packed", "turned", "gathered", "rows")
 
@@ -79,7 +90,7 @@ class Schedule(NamedTuple):
     throughout the batch; otherwise tiles of the same columns of one product do. `far`: b is
     prefetched, because it does not fit the second-level cache and few rows use each part of it.
     `packs_b`: the first rows of a tile leave what they read of b in panels for the other rows.
-    `narrow`: the last columns may be one vector wide.
+    `narrow`: the last columns may be one vector wide. `tensor`: a block uses tensor cores.
     """
 
     kind: str
@@ -100,6 +111,7 @@ class Schedule(NamedTuple):
     far: bool = False
     packs_b: bool = False
     narrow: bool = False
+    tensor: bool = False
 
     @property
     def extension(self) -> str:
@@ -114,7 +126,7 @@ class Schedule(NamedTuple):
         if self.kind == "gemm":
             words = [f"{self.rows}x{self.columns}", *forms, *flags]
         elif self.kind == "block":
-            words = [f"{self.rows}x{self.columns}x{self.unroll}", *forms]
+            words = [f"{self.rows}x{self.columns}x{self.unroll}", *forms, *flags]
         elif self.kind == "dot":
             words = [f"{self.rows}x{self.columns}x{self.unroll}", *flags]
         elif self.kind == "pack":

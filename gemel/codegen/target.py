@@ -48,6 +48,11 @@ class Target(NamedTuple):
         least = min((dtype.itemsize for dtype in dtypes), default=4)
         return self.masks and (self.small_masks or least >= 4)
 
+    @property
+    def tensor_cores(self) -> bool:
+        """Whether a GPU multiplies pieces of matrices of two-byte floats by one instruction."""
+        return self.grid and int(self.cpu.removeprefix("sm_")) >= 80
+
     def with_extension(self, name: str) -> Target:
         """The same target with one of `EXTENSIONS`; unchanged for an empty name."""
         if not name:

@@ -111,3 +111,48 @@ Value atomicAdd(Value* place, Value value) {
   *place += value;
   return before;
 }
+
+// What tensor cores do: pieces of 16 x 16 and 16 x 8 elements, whose registers are spread over the
+// threads of a warp (PTX manual, mma.m16n8k16). All threads of a block have to take part.
+namespace host {
+
+static float half(uint32_t bits) {
+  const uint32_t exponent = bits >> 10 & 31, digits = bits & 1023;
+  const float sign = bits >> 15 & 1 ? -1.0f : 1.0f;
+  if (exponent == 31) return digits != 0 ? NAN : sign * INFINITY;
+  if (exponent == 0) return sign * std::ldexp(static_cast<float>(digits), -24);
+  return sign * std::ldexp(static_cast<float>(digits + 1024), static_cast<int>(exponent) - 25);
+}
+
+static float brain(uint32_t bits) {
+  const uint32_t whole = bits << 16;
+  float value;
+  std::memcpy(&value, &whole, sizeof value);
+  return value;
+}
+
+template <float (*as_float)(uint32_t)>
+void multiply(float& c0, float& c1, float& c2, float& c3, const uint32_t (&a)[4],
+              const uint32_t (&b)[2]) {
+  static uint32_t all_a[gemel::cuda::kThreads][4], all_b[gemel::cuda::kThreads][2];
+  const unsigned thread = threadIdx.x, warp = thread / 32 * 32, lane = thread % 32;
+  std::memcpy(all_a[thread], a, sizeof a);
+  std::memcpy(all_b[thread], b, sizeof b);
+  __syncthreads();
+  const auto part = [](uint32_t pair, unsigned k) { return as_float(pair >> k % 2 * 16 & 0xffff); };
+  float* const sums[] = {&c0, &c1, &c2, &c3};
+  for (unsigned i = 0; i < 4; ++i) {
+    const unsigned row = lane / 4, column = lane % 4 * 2 + i % 2;
+    for (unsigned k = 0; k < 16; ++k) {
+      const uint32_t left = all_a[warp + row * 4 + k % 8 / 2][i / 2 + k / 8 * 2];
+      const uint32_t right = all_b[warp + column * 4 + k % 8 / 2][k / 8];
+      *sums[i] += part(left, k) * part(right, k);
+    }
+  }
+  __syncthreads();
+}
+
+}  // namespace host
+
+constexpr auto multiply_f16 = host::multiply<host::half>;
+constexpr auto multiply_bf16 = host::multiply<host::brain>;
