@@ -24,6 +24,8 @@ TYPES = {"float16": "f16", "bfloat16": "bf16"}
 class TensorText(TileText):
     """A sum of products of float16 or bfloat16 in float32, as a kernel for a grid of threads."""
 
+    along_k = True
+
     def __init__(self, unit: Functions, program: Program, name: str) -> None:
         super().__init__(unit, program, name)
         #: The factors as they are stored; the instruction converts them.
@@ -59,8 +61,16 @@ class TensorText(TileText):
         size = f"[2][{lines}][{self.step_length + PADDING}]"
         self.add(f"__shared__ __align__(16) {made} shared_{name}{size};")
 
-    def in_shared(self, name: str, turn: str) -> str:
-        return f"shared_{name}[{turn}][line][along]"
+    def in_shared(self, name: str, turn: str, along: str, line: str) -> str:
+        return f"shared_{name}[{turn}][{line}][{along}]"
+
+    def lines_first(self, count: int, at_once: int) -> str:
+        """Neighbours among the threads are neighbours along k, so that they write to different
+        banks."""
+        if at_once == 1:
+            return super().lines_first(count, at_once)
+        step = self.step_length
+        return f"const unsigned along = place % {step}, line = place / {step} * {at_once};"
 
     def multiply(self, turn: str) -> None:
         before = self.depth

@@ -18,6 +18,8 @@ from gemel.dtype import DType
 #: How many sums in a row a thread has side by side; it reads as many elements of shared memory at
 #: once.
 SIDE = 4
+#: The bytes that a thread reads at once.
+VECTOR = 16
 #: Elements between lines of shared memory, so that neighbours lie in different banks.
 PADDING = 4
 
@@ -26,6 +28,8 @@ class TileText(GridText):
     """A sum of products along k, with two factors, as a kernel for a grid of threads."""
 
     bounds = f"{THREADS}, 2"
+    #: Whether neighbours in shared memory are neighbours along k, instead of lines.
+    along_k = False
 
     def __init__(self, unit: Functions, program: Program, name: str) -> None:
         super().__init__(unit, program, name)
@@ -120,9 +124,9 @@ class TileText(GridText):
         size = f"[2][{self.step_length}][{lines + PADDING}]"
         self.add(f"__shared__ __align__(16) {made} shared_{name}{size};")
 
-    def in_shared(self, name: str, turn: str) -> str:
+    def in_shared(self, name: str, turn: str, along: str, line: str) -> str:
         """The place in shared memory of an element of a factor."""
-        return f"shared_{name}[{turn}][along][line]"
+        return f"shared_{name}[{turn}][{along}][{line}]"
 
     def _factor(self, number: int) -> tuple[str, DType, int, str]:
         """The name of a factor, its dtype, how many lines of it a tile has, and the axis along
@@ -131,15 +135,30 @@ class TileText(GridText):
         lines = self.rows if number == 0 else self.columns
         return "ab"[number], dtype, lines, self.forms[number]
 
+    def at_once(self, number: int) -> int:
+        """How many elements of a factor, side by side in memory, a thread reads at once: 16 bytes;
+        1 if they are converted, or the axis along which they are neighbours consists of several."""
+        _, dtype, lines, form = self._factor(number)
+        count = VECTOR // dtype.itemsize
+        inner = range(self.program.outer, self.program.rank)
+        axes = inner if form == "k" else self._axes(number)
+        plain = self.program.code[self.factors[number]].name == "load" and dtype.kind != "b"
+        enough = lines * self.step_length >= count * THREADS
+        return count if plain and enough and len(axes) == 1 else 1
+
+    def _axes(self, number: int) -> range:
+        """The dimensions along which a factor's lines follow each other."""
+        return range(ROWS, ROWS + 1) if number == 0 else range(ROWS + 1, self.program.outer)
+
     def _memory(self) -> None:
         """Declares shared memory, what a thread has read, and its sums."""
         for number in range(2):
             name, dtype, lines, _ = self._factor(number)
-            made, step = value_type(dtype), self.step_length
+            made, step, at_once = value_type(dtype), self.step_length, self.at_once(number)
             self.shared(name, made, lines)
             self.add(f"__shared__ int64_t along_{name}[2][{step}];")
-            count = lines * step // THREADS
-            self.add(f"{made} next_{name}[{count}];")
+            count = lines * step // THREADS // at_once
+            self.add(f"{made if at_once == 1 else 'uint4'} next_{name}[{count}];")
         down, right = self.sums
         dtype = self.program.code[self.total].dtype
         self.add(f"{value_type(dtype)} sums[{down}][{right}];")
@@ -159,28 +178,34 @@ class TileText(GridText):
 
     def _places(self, number: int) -> None:
         """Opens the loop over what a thread reads of a factor; `line` and `along` are its place in
-        the tile. Neighbours in memory are read by neighbours among the threads."""
+        the tile, of several elements that of the first. Neighbours in memory are read by neighbours
+        among the threads."""
         _, _, lines, form = self._factor(number)
-        step = self.step_length
+        step, at_once = self.step_length, self.at_once(number)
         self.add("#pragma unroll")
-        self.open(f"for (int e = 0; e < {lines * step // THREADS}; ++e)")
+        self.open(f"for (int e = 0; e < {lines * step // THREADS // at_once}; ++e)")
         self.add(f"const unsigned place = thread + e * {THREADS};")
         if form == "k":
-            self.add(f"const unsigned along = place % {step}, line = place / {step};")
+            share = step // at_once
+            self.add(f"const unsigned along = place % {share} * {at_once}, line = place / {share};")
         else:
-            self.add(f"const unsigned line = place % {lines}, along = place / {lines};")
+            self.add(self.lines_first(lines // at_once, at_once))
+
+    def lines_first(self, count: int, at_once: int) -> str:
+        """Declares the place in the tile of elements that are neighbours along the lines."""
+        return f"const unsigned line = place % {count} * {at_once}, along = place / {count};"
 
     def _lines(self, number: int) -> None:
         """Finds where the lines of a factor are that a thread reads, and how many there are."""
         name, _, lines, _ = self._factor(number)
         corner, extent = (("row0", "m"), ("column0", "n"))[number]
-        axes = (ROWS,) if number == 0 else range(ROWS + 1, self.program.outer)
-        before = self.depth
+        axes, before = self._axes(number), self.depth
         self.add(
             f"const unsigned lines_{name} = {extent} - {corner} < {lines} ? {extent} - {corner} "
             f": {lines};"
         )
-        self.add(f"int64_t line_{name}[{lines * self.step_length // THREADS}];")
+        count = lines * self.step_length // THREADS // self.at_once(number)
+        self.add(f"int64_t line_{name}[{count}];")
         self._places(number)
         self.add(f"int64_t outside = {corner} + line;")
         self.coordinates(axes, "outside")
@@ -212,9 +237,34 @@ class TileText(GridText):
         step = self.step_length
         self.add(f"const unsigned left = end - {first} < {step} ? end - {first} : {step};")
         for number in range(2):
-            self._read_factor(number, turn)
+            if self.at_once(number) == 1:
+                self._read_one(number, turn)
+            else:
+                self._read_several(number, turn)
 
-    def _read_factor(self, number: int, turn: str) -> None:
+    def _read_several(self, number: int, turn: str) -> None:
+        """Reads a thread's elements of a factor, 16 bytes at once if they lie side by side, all of
+        them are there, and the address allows it."""
+        name, dtype, _, form = self._factor(number)
+        before, at_once, made = self.depth, self.at_once(number), value_type(dtype)
+        along, line = ("along + i", "line") if form == "k" else ("along", "line + i")
+        axis = self.program.outer if form == "k" else self._axes(number)[0]
+        stride = self.integer(f"stride{number}_{axis}", self.program.stride_at(number, axis))
+        last = f"{along} < left && {line} < lines_{name}"
+        self._places(number)
+        place = f"{self.array(number)} + line_{name}[e] + along_{name}[{turn}][along]"
+        self.add(f"const {made} *const from = {place};", f"const int i = {at_once - 1};")
+        self.open(f"if ({last} && {stride} == 1 && (uint64_t)from % {VECTOR} == 0)")
+        self.add(f"next_{name}[e] = *(const uint4 *)from;", "continue;")
+        self.close(self.depth - 1)
+        self.add(f"{made} few[{at_once}];", "#pragma unroll")
+        self.open(f"for (int i = 0; i < {at_once}; ++i)")
+        self.add(f"few[i] = {literal(dtype, 0)};", f"if ({last}) few[i] = from[i * {stride}];")
+        self.close(self.depth - 1)
+        self.add(f"memcpy(&next_{name}[e], few, {VECTOR});")
+        self.close(before)
+
+    def _read_one(self, number: int, turn: str) -> None:
         """Reads a thread's elements of a factor; those past the end are 0."""
         name, dtype, _, _ = self._factor(number)
         before = self.depth
@@ -236,9 +286,20 @@ class TileText(GridText):
     def _share(self, turn: str) -> None:
         """Leaves what the threads have read in shared memory, in one of its two halves."""
         for number in range(2):
-            name, before = self._factor(number)[0], self.depth
+            (name, dtype, _, form), before = self._factor(number), self.depth
+            at_once, made = self.at_once(number), value_type(dtype)
+            place = self.in_shared(name, turn, "along", "line")
             self._places(number)
-            self.add(f"{self.in_shared(name, turn)} = next_{name}[e];")
+            if at_once == 1:
+                self.add(f"{place} = next_{name}[e];")
+            elif (form == "k") == self.along_k:
+                self.add(f"*(uint4 *)&{place} = next_{name}[e];")
+            else:
+                self.add(f"{made} few[{at_once}];", f"memcpy(few, &next_{name}[e], {VECTOR});")
+                self.add("#pragma unroll")
+                self.open(f"for (int i = 0; i < {at_once}; ++i)")
+                where = ("along + i", "line") if form == "k" else ("along", "line + i")
+                self.add(f"{self.in_shared(name, turn, *where)} = few[i];")
             self.close(before)
 
     def multiply(self, turn: str) -> None:

@@ -23,6 +23,9 @@
 #define __shared__ static
 #define __align__(bytes) __attribute__((aligned(bytes)))
 
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
 struct Indices {
   unsigned x, y, z;
 };
