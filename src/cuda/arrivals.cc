@@ -53,7 +53,10 @@ void Arrivals::run() {
       }
       batch.swap(waiting_);
     }
-    if (batch.empty()) continue;
+    if (batch.empty()) {
+      std::this_thread::yield();
+      continue;
+    }
     if (result == kSuccess) result = driver_.record(event, stream_);
     if (result == kSuccess) result = wait_for(event);
     const FailurePointer failed = result == kSuccess ? nullptr : failure("run", result);
