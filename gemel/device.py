@@ -54,7 +54,8 @@ class Device:
         return _restore(device_type, device_id)
 
     def __repr__(self) -> str:
-        note = ", simulated" if self.simulated else ""
+        there = self.linked and self.device_id < _simulation.gpus
+        note = ", simulated" if there else ""
         return f"{self.device_type}({self.device_id}{note})"
 
     def __eq__(self, other: object) -> bool:
@@ -88,8 +89,8 @@ class Device:
 
     @property
     def simulated(self) -> bool:
-        """Whether it is a GPU that this process simulates."""
-        return self.linked and self.device_id < _simulation.gpus
+        """Whether it is a GPU that this process simulates, or has simulated: its arrays stay."""
+        return self.linked and self.device_id < _simulation.made
 
 
 def _place(kind: str, number: int, code: int) -> Device:
@@ -113,12 +114,13 @@ _current = _Current()
 
 
 class _Simulation:
-    """How many GPUs are simulated; the GB/s and microseconds of their links, or their topology."""
+    """How many GPUs are simulated, and how many at most have been; the GB/s and microseconds of
+    their links, or their topology."""
 
-    __slots__ = ("gpus", "link", "topology")
+    __slots__ = ("gpus", "link", "made", "topology")
 
     def __init__(self) -> None:
-        self.gpus = 0
+        self.gpus = self.made = 0
         self.link = (0.0, 0.0)
         self.topology: Topology | None = None
 
@@ -155,17 +157,21 @@ def present(place: Device) -> Device:
     number = place.device_id
     if not place.linked or number < _simulation.gpus or number in _opened:
         return place
-    found = num_gpus()
+    found = _simulation.gpus or real_gpus()
     if found == 0:
         raise DeviceError(
             f"gpu({number}): no GPU found; use cpu() or try_gpu(), or set "
             f"GEMEL_SIMULATED_GPUS={number + 1} to simulate one"
         )
-    if number < found:
-        _core.open_gpu(number, place.code, f"gpu({number})")
-        _opened.add(number)
-        return place
-    raise DeviceError(f"gpu({number}): there are {found} GPUs; the last is gpu({found - 1})")
+    if number >= found:
+        raise DeviceError(f"gpu({number}): there are {found} GPUs; the last is gpu({found - 1})")
+    if _simulation.made:
+        raise DeviceError(
+            f"gpu({number}): this process has simulated GPUs; use a real one in another process"
+        )
+    _core.open_gpu(number, place.code, f"gpu({number})")
+    _opened.add(number)
+    return place
 
 
 def cpu_pinned(device_id: int = 0) -> Device:
@@ -185,8 +191,9 @@ def real_gpus() -> int:
 
 
 def num_gpus() -> int:
-    """The number of GPUs: the simulated ones if there are any, else the real ones."""
-    return _simulation.gpus or real_gpus()
+    """The number of GPUs: the simulated ones if there are any, else the real ones. A process that
+    has simulated GPUs cannot use real ones, so it has none after `simulate(0)`."""
+    return _simulation.gpus if _simulation.made else real_gpus()
 
 
 @cache
@@ -284,6 +291,7 @@ def _make(links: list[tuple[float, float]]) -> None:
         name = f"{place.device_type}({place.device_id})"
         _core.simulate_gpu(place.code, name, bandwidth * 1e9, latency * 1e-6)
     _simulation.gpus = len(links)
+    _simulation.made = max(_simulation.made, len(links))
 
 
 def simulated_topology() -> Topology | None:

@@ -176,6 +176,7 @@ class Run:
         stream: tuple[int, int] = (0, 0),
     ) -> None:
         self.kernel_of, self.memory, self.stream = kernel_of, memory, stream
+        self.target = target
         bound, given = gemel.compile(function)._find(tuple(arguments))
         backend = Backend(target, native_code, bytes)
         with Trace():
@@ -243,10 +244,12 @@ class Run:
         integers = [seen(n) for n in launch.integers]
         for position, number in launch.scalars:
             integers[position] = self._bits(number)
-        extent, chunk = seen(launch.extent), seen(launch.chunk)
+        extent = seen(launch.extent)
+        # A grid of threads does all of it at once.
+        chunk = extent if self.target.grid else seen(launch.chunk)
         run = self.kernel_of(launch.program)
         addresses = [self._address(place) for place in launch.places]
-        for begin in range(0, extent, chunk):
+        for begin in range(0, extent, chunk or 1):
             status = run(addresses, integers, begin, min(begin + chunk, extent))
             assert status == 0, launch.failure
 

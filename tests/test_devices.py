@@ -289,6 +289,25 @@ def test_a_share_bounds_how_many_threads_work():
         assert all(before[1] <= after[0] for before, after in zip(spans, spans[1:], strict=False))
 
 
+def test_arrays_outlive_the_simulation_of_their_gpu(two_gpus):
+    x = np.arange(7, device=two_gpus[1])
+    device.simulate(1)
+    assert x.device.simulated
+    assert (x * 11 - 2).tolist() == [11 * i - 2 for i in range(7)]
+    with pytest.raises(DeviceError, match="there are 1 GPUs"):
+        np.ones(3, device=two_gpus[1])
+    device.simulate(0)
+    assert float(np.dot(x, x)) == 91
+
+
+def test_a_process_that_simulates_gpus_uses_no_real_ones(two_gpus, monkeypatch):
+    monkeypatch.setattr(device, "real_gpus", lambda: 2)
+    device.simulate(0)
+    assert device.num_gpus() == 0 and try_gpu() == cpu()
+    with pytest.raises(DeviceError, match="has simulated GPUs"):
+        np.ones(3, device=two_gpus[0])
+
+
 def test_bad_shares():
     with pytest.raises(DeviceError, match="at least 1"):
         device.cores(0, 0)

@@ -17,7 +17,7 @@ import gemel
 from gemel import autograd, np
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
-from gemel.codegen.target import TARGETS, Target
+from gemel.codegen.target import TARGETS, Target, cuda
 from gemel.errors import GemelError, ShapeError, UnknownNameError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.graph import Entry, Graph, Node, placeholder, rewrite
@@ -25,6 +25,7 @@ from gemel.ir.layout import Layout
 from gemel.ir.trace import Trace
 from gemel.ops.elementwise import exp, log
 from gemel.passes import optimize
+from gemel.runtime.backend import Backend
 from gemel.spec import Spec
 
 EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "extending").glob("*.py"))
@@ -368,3 +369,8 @@ def test_an_operation_without_results_is_refused() -> None:
 
     with pytest.raises(ShapeError, match=r"without_results: float32\[3\]: its spec"):
         without_results(np.ones(3))
+
+
+def test_recipes_are_not_for_gpus() -> None:
+    backend = Backend(cuda(90), lambda program, target: b"", bytes)
+    assert backend.extended([recipe([], 1)]) is backend

@@ -28,6 +28,13 @@ KINDS = ("bool", "int8", "uint8", "int16", "int32", "uint32", "int64", "uint64")
 KINDS += ("float16", "bfloat16", "float32", "float64")
 
 
+@pytest.fixture(autouse=True)
+def not_simulated() -> None:
+    """Skip if another test of this process has simulated the GPU."""
+    if GPU.simulated:
+        pytest.skip("this process has simulated GPUs")
+
+
 def on_gpu(values: Any) -> Any:
     return np.array(values, device=GPU)
 

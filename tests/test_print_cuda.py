@@ -23,6 +23,7 @@ from random_kernels import (
     products,
     programs,
     same_bytes,
+    whole,
 )
 
 from gemel.codegen.product import GRID_TILES, TENSOR_TILES, on_grid
@@ -36,12 +37,6 @@ pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
 def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Sequence[Any]], list[Kernel]]:
     folder: Path = tmp_path_factory.mktemp("cuda")
     return lambda programs: built(programs, folder)
-
-
-def whole(case: Case) -> Case:
-    """The case with each kernel called once, for all of its range: so a GPU runs it."""
-    calls = [call._replace(cuts=[call.cuts[0], call.cuts[-1]]) for call in case.calls]
-    return case._replace(calls=calls)
 
 
 def agree(case: Case, kernels: list[Kernel], other: Callable[[Any], Kernel] = meant) -> None:

@@ -46,8 +46,9 @@ class Backend:
         self.text = " ".join([target.text, *there])
 
     def extended(self, recipes: Sequence[Recipe]) -> Backend:
-        """This backend with recipes; for each loop the first that suits is used."""
-        if not recipes:
+        """This backend with recipes; for each loop the first that suits is used. Recipes write code
+        for processors, so a GPU's backend has none."""
+        if not recipes or self.target.grid:
             return self
         extended = Backend(self.target, partial(compile_program, recipes=recipes), self.launch)
         extended.recipes, extended.plain = tuple(recipes), self

@@ -38,9 +38,9 @@ Result Arrivals::wait_for(Event event) const {
 }
 
 void Arrivals::run() {
-  driver_.set_current(context_);
+  driver_.set_current(context_);  // of a thread of its own, so no other library's is replaced
   Event event = nullptr;
-  Result result = driver_.create_event(&event, kEventWithoutTiming);
+  Result result = driver_.create_event(&event, kEventToWaitFor);
   std::vector<Completion> batch;
   auto idle_until = std::chrono::steady_clock::now() + kPatience;
   for (;;) {

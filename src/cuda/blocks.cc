@@ -35,6 +35,7 @@ void* Blocks::allocate(size_t bytes) noexcept {
     if (found != free_.end() && !found->second.empty()) {
       void* block = found->second.back();
       found->second.pop_back();
+      kept_ -= size;
       return block;
     }
   }
@@ -45,12 +46,17 @@ void* Blocks::allocate(size_t bytes) noexcept {
 }
 
 void Blocks::release(void* block, size_t bytes) noexcept {
+  const size_t size = size_class(bytes);
+  bool enough = false;
   try {
     std::lock_guard<std::mutex> guard(mutex_);
-    free_[size_class(bytes)].push_back(block);
+    free_[size].push_back(block);
+    kept_ += size;
+    enough = kept_ > most_;
   } catch (const std::bad_alloc&) {
     driver_.release(reinterpret_cast<Address>(block), stream_);
   }
+  if (enough) trim();
 }
 
 void Blocks::trim() noexcept {
@@ -59,6 +65,7 @@ void Blocks::trim() noexcept {
     for (void* block : blocks) driver_.release(reinterpret_cast<Address>(block), stream_);
     blocks.clear();
   }
+  kept_ = 0;
 }
 
 }  // namespace gemel::cuda

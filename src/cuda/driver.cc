@@ -1,6 +1,9 @@
 #include "cuda/driver.h"
 
 #include <dlfcn.h>
+#include <pthread.h>
+
+#include <atomic>
 
 namespace gemel::cuda {
 namespace {
@@ -19,6 +22,7 @@ bool find_all(void* library, Driver* driver) {
          find(library, "cuDeviceGetName", &driver->device_name) &&
          find(library, "cuDeviceGetAttribute", &driver->device_attribute) &&
          find(library, "cuDevicePrimaryCtxRetain", &driver->retain_context) &&
+         find(library, "cuCtxGetCurrent", &driver->current) &&
          find(library, "cuCtxSetCurrent", &driver->set_current) &&
          find(library, "cuMemGetInfo_v2", &driver->memory_info) &&
          find(library, "cuDeviceGetMemPool", &driver->memory_pool) &&
@@ -28,6 +32,7 @@ bool find_all(void* library, Driver* driver) {
          find(library, "cuMemHostAlloc", &driver->allocate_host) &&
          find(library, "cuPointerGetAttribute", &driver->attribute_of) &&
          find(library, "cuMemcpyAsync", &driver->copy) &&
+         find(library, "cuMemcpyPeerAsync", &driver->copy_to_peer) &&
          find(library, "cuMemsetD8Async", &driver->fill) &&
          find(library, "cuStreamCreate", &driver->create_stream) &&
          find(library, "cuStreamSynchronize", &driver->wait_for_stream) &&
@@ -41,6 +46,8 @@ bool find_all(void* library, Driver* driver) {
          find(library, "cuLaunchKernel", &driver->launch);
 }
 
+std::atomic<bool> forked_child{false};
+
 const Driver* opened() {
   void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) return nullptr;
@@ -48,7 +55,10 @@ const Driver* opened() {
   int count = 0;
   const bool usable = find_all(library, &driver) && driver.init(0) == kSuccess &&
                       driver.device_count(&count) == kSuccess && count > 0;
-  return usable ? &driver : nullptr;
+  if (!usable || pthread_atfork(nullptr, nullptr, [] { forked_child.store(true); }) != 0) {
+    return nullptr;
+  }
+  return &driver;
 }
 
 }  // namespace
@@ -72,6 +82,21 @@ int count_gpus() {
   int count = 0;
   if (driver != nullptr) driver->device_count(&count);
   return count;
+}
+
+bool is_forked_child() noexcept { return forked_child.load(std::memory_order_relaxed); }
+
+Context contexts[kMostGpus] = {};
+
+Inside::Inside(const Driver& driver, Context context) noexcept : driver_(driver) {
+  if (is_forked_child()) return;
+  driver.current(&before_);
+  entered_ = before_ == context || driver.set_current(context) == kSuccess;
+  if (before_ == context) before_ = nullptr;
+}
+
+Inside::~Inside() {
+  if (before_ != nullptr) driver_.set_current(before_);
 }
 
 }  // namespace gemel::cuda

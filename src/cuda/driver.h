@@ -31,9 +31,11 @@ constexpr int kCapabilityMinor = 76;
 // CU_POINTER_ATTRIBUTE_MEMORY_TYPE, CU_MEMORYTYPE_DEVICE
 constexpr int kMemoryType = 2;
 constexpr unsigned kMemoryOfGpu = 2;
+constexpr int kNumberOfGpu = 9;  // CU_POINTER_ATTRIBUTE_DEVICE_ORDINAL
 
 constexpr unsigned kNonBlockingStream = 1;
-constexpr unsigned kEventWithoutTiming = 2;
+// CU_EVENT_BLOCKING_SYNC, so that waiting threads sleep, and CU_EVENT_DISABLE_TIMING.
+constexpr unsigned kEventToWaitFor = 1 | 2;
 // CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD
 constexpr int kReuseAcrossStreams = 3;
 constexpr int kReleaseThreshold = 4;
@@ -51,6 +53,7 @@ struct Driver {
   Result (*device_name)(char*, int length, int device);
   Result (*device_attribute)(int*, int attribute, int device);
   Result (*retain_context)(Context*, int device);
+  Result (*current)(Context*);
   Result (*set_current)(Context);
   Result (*memory_info)(size_t* free, size_t* total);
   Result (*memory_pool)(Pool*, int device);
@@ -60,6 +63,7 @@ struct Driver {
   Result (*allocate_host)(void**, size_t, unsigned flags);
   Result (*attribute_of)(void* value, int attribute, Address);
   Result (*copy)(Address to, Address from, size_t, Stream);
+  Result (*copy_to_peer)(Address to, Context, Address from, Context, size_t, Stream);
   Result (*fill)(Address, unsigned char, size_t, Stream);
   Result (*create_stream)(Stream*, unsigned flags);
   Result (*wait_for_stream)(Stream);
@@ -82,5 +86,28 @@ struct Driver {
 
 // The number of GPUs; 0 without a driver.
 int count_gpus();
+
+// Whether this process was forked after the driver had been opened: then it can use no GPU.
+bool is_forked_child() noexcept;
+constexpr const char* kForked = "a forked child cannot use a GPU that its parent has used";
+
+constexpr int kMostGpus = 8;
+// The contexts of the GPUs that this process uses; null for others.
+extern Context contexts[kMostGpus];
+
+// Makes a context that of this thread. The context of another library is restored afterwards.
+class Inside {
+ public:
+  Inside(const Driver& driver, Context context) noexcept;
+  ~Inside();
+  Inside(const Inside&) = delete;
+  Inside& operator=(const Inside&) = delete;
+  explicit operator bool() const noexcept { return entered_; }  // false in a forked child
+
+ private:
+  const Driver& driver_;
+  Context before_ = nullptr;
+  bool entered_ = false;
+};
 
 }  // namespace gemel::cuda

@@ -1,8 +1,5 @@
 #include "cuda/gpu.h"
 
-#include <pthread.h>
-
-#include <atomic>
 #include <cstring>
 #include <stdexcept>
 
@@ -17,21 +14,12 @@ namespace {
 
 constexpr size_t kScratchBytes = size_t{32} << 20;  // for partial results of reductions
 constexpr size_t kCounterBytes = size_t{1} << 16;   // for counting the blocks that have left them
-constexpr size_t kMostArguments = 4096;             // bytes; more is refused by older GPUs
+constexpr size_t kKeptShare = 4;         // a quarter of all memory may be kept for later arrays
+constexpr size_t kMostArguments = 4096;  // bytes; more is refused by older GPUs
 
 // Throws what the driver says. Only while a GPU is being set up.
 void require(const Driver& driver, const char* action, Result result) {
   if (result != kSuccess) throw std::runtime_error(driver.explain(action, result));
-}
-
-constexpr const char* kForked = "a forked child cannot use a GPU that its parent has used";
-
-// Set in the child of a fork after which it cannot use the GPUs of its parent.
-std::atomic<bool> forked_child{false};
-
-void mark_forked_children() {
-  static const int once = pthread_atfork(nullptr, nullptr, [] { forked_child.store(true); });
-  (void)once;
 }
 
 Stream new_stream(const Driver& driver) {
@@ -40,11 +28,21 @@ Stream new_stream(const Driver& driver) {
   return stream;
 }
 
+void refuse_forked_children() {
+  if (is_forked_child()) throw std::runtime_error(kForked);
+}
+
 Context context_of(const Driver& driver, int gpu) {
-  Context context = nullptr;
-  require(driver, "open", driver.retain_context(&context, gpu));
-  require(driver, "use", driver.set_current(context));
-  return context;
+  if (contexts[gpu] == nullptr) {
+    require(driver, "open", driver.retain_context(&contexts[gpu], gpu));
+  }
+  return contexts[gpu];
+}
+
+size_t total_memory(const Driver& driver) {
+  size_t free = 0, total = 0;
+  require(driver, "ask for its memory", driver.memory_info(&free, &total));
+  return total;
 }
 
 // Kernels run in the order of one stream. So an operation is started as soon as those before it
@@ -61,14 +59,13 @@ class Gpu final : public Device {
         kernels_(new_stream(driver)),
         arriving_(new_stream(driver)),
         leaving_(new_stream(driver)),
-        blocks_(driver, new_stream(driver)),
+        blocks_(driver, new_stream(driver), total_memory(driver) / kKeptShare),
         ended_(driver, context_, kernels_),
         arrived_(driver, context_, arriving_),
         left_(driver, context_, leaving_) {
     require(driver, "describe", driver.device_attribute(&multiprocessors_, kMultiprocessors, gpu));
     const Description description = cuda::describe(gpu);
     machine = description.capability;
-    mark_forked_children();
     keep_freed_memory();
     prepare_scratch();
     Engine& engine = Engine::get();
@@ -78,30 +75,46 @@ class Gpu final : public Device {
   }
 
   void* allocate(size_t bytes) noexcept override {
-    return enter() ? blocks_.allocate(bytes) : nullptr;
+    const Inside inside(driver_, context_);
+    return inside ? blocks_.allocate(bytes) : nullptr;
   }
 
   void release(void* block, size_t bytes) noexcept override {
-    if (block != nullptr && enter()) blocks_.release(block, bytes);
+    const Inside inside(driver_, context_);
+    if (block != nullptr && inside) blocks_.release(block, bytes);
   }
 
   void* borrow(size_t bytes) noexcept override {
+    const Inside inside(driver_, context_);
+    if (!inside) return nullptr;
     Address block = 0;
-    if (!enter() || driver_.allocate(&block, bytes, kernels_) != kSuccess) return nullptr;
-    return reinterpret_cast<void*>(block);
+    Result result = driver_.allocate(&block, bytes, kernels_);
+    if (result !=
+        kSuccess) {  // what is kept may do, once kernels have given back what they borrowed
+      blocks_.trim();
+      driver_.wait_for_stream(kernels_);
+      result = driver_.allocate(&block, bytes, kernels_);
+    }
+    return result == kSuccess ? reinterpret_cast<void*>(block) : nullptr;
   }
 
   void give_back(void* block, size_t) noexcept override {
-    if (enter()) driver_.release(reinterpret_cast<Address>(block), kernels_);
+    const Inside inside(driver_, context_);
+    if (inside) driver_.release(reinterpret_cast<Address>(block), kernels_);
   }
 
   void copy(void* to, const void* from, size_t bytes, Completion done) override {
-    if (!enter()) return done(forked());
-    const bool in = is_ours(to);
+    const Inside inside(driver_, context_);
+    if (!inside) return done(forked());
+    const int target = gpu_of(to), source = gpu_of(from);
+    const auto at = [](const void* memory) { return reinterpret_cast<Address>(memory); };
+    const bool in = target == gpu_;
     Arrivals& arrivals = in ? arrived_ : left_;
-    const Result result =
-        driver_.copy(reinterpret_cast<Address>(to), reinterpret_cast<Address>(from), bytes,
-                     in ? arriving_ : leaving_);
+    const Stream stream = in ? arriving_ : leaving_;
+    const bool peers = target >= 0 && source >= 0 && target != source;
+    const Result result = peers ? driver_.copy_to_peer(at(to), contexts[target], at(from),
+                                                       contexts[source], bytes, stream)
+                                : driver_.copy(at(to), at(from), bytes, stream);
     if (result != kSuccess) return done(arrivals.failure("copy", result));
     arrivals.add(std::move(done));
   }
@@ -109,43 +122,46 @@ class Gpu final : public Device {
   int32_t launch(const KernelCall& call) override;
 
   void finish(Completion done) override {
-    if (!enter()) return done(forked());
+    if (is_forked_child()) return done(forked());
     ended_.add(std::move(done));
   }
 
-  const char* unusable() const noexcept override { return forked_child ? kForked : nullptr; }
+  void settle() noexcept override {
+    const Inside inside(driver_, context_);
+    if (inside) driver_.wait_for_stream(kernels_);
+  }
+
+  const char* unusable() const noexcept override { return is_forked_child() ? kForked : nullptr; }
 
   bool read(void* to, const void* from, size_t bytes) override {
-    return enter() &&
+    const Inside inside(driver_, context_);
+    return inside &&
            driver_.copy(reinterpret_cast<Address>(to), reinterpret_cast<Address>(from), bytes,
                         kernels_) == kSuccess &&
            driver_.wait_for_stream(kernels_) == kSuccess;
   }
 
   std::string explain(int32_t status) const override {
-    return status == kRefused ? "this kernel is not for a GPU"
-                              : driver_.explain(name.c_str(), -status);
+    if (status == kOfProcessors) return name + ": this kernel is for processors";
+    if (status == kTooMany) return name + ": the kernel has more than 4096 bytes of arguments";
+    return status == kInForkedChild ? name + ": " + kForked
+                                    : driver_.explain(name.c_str(), -status);
   }
 
  private:
-  static constexpr int32_t kRefused = INT32_MIN;
+  // Why launch() refuses a kernel; other negative statuses are the driver's.
+  static constexpr int32_t kOfProcessors = INT32_MIN;
+  static constexpr int32_t kTooMany = INT32_MIN + 1;
+  static constexpr int32_t kInForkedChild = INT32_MIN + 2;
 
-  // Makes its context that of this thread. False in a forked child, which cannot use the GPU.
-  bool enter() const noexcept {
-    thread_local Context current = nullptr;
-    if (forked_child.load(std::memory_order_relaxed)) return false;
-    if (current == context_) return true;
-    if (driver_.set_current(context_) != kSuccess) return false;
-    current = context_;
-    return true;
-  }
-
-  // Whether a GPU has this memory.
-  bool is_ours(const void* memory) const {
+  // The GPU that has this memory; -1 for memory of the host.
+  int gpu_of(const void* memory) const {
+    const auto address = reinterpret_cast<Address>(memory);
     unsigned kind = 0;
-    const Result known =
-        driver_.attribute_of(&kind, kMemoryType, reinterpret_cast<Address>(memory));
-    return known == kSuccess && kind == kMemoryOfGpu;
+    int gpu = -1;
+    if (driver_.attribute_of(&kind, kMemoryType, address) != kSuccess) return -1;
+    if (kind != kMemoryOfGpu) return -1;
+    return driver_.attribute_of(&gpu, kNumberOfGpu, address) == kSuccess ? gpu : -1;
   }
 
   FailurePointer forked() const {
@@ -197,10 +213,12 @@ struct Surroundings {
 
 int32_t Gpu::launch(const KernelCall& call) {
   Kernel* kernel = Kernel::of(call.function);
-  if (kernel == nullptr || !enter()) return kRefused;
+  if (kernel == nullptr) return kOfProcessors;
+  const Inside inside(driver_, context_);
+  if (!inside) return kInForkedChild;
   const Form& form = kernel->form;
   const size_t room = sizeof(void*) * static_cast<size_t>(form.buffers + form.integers);
-  if (room + sizeof(Surroundings) > kMostArguments) return kRefused;
+  if (room + sizeof(Surroundings) > kMostArguments) return kTooMany;
   const Grid grid = grid_of(form, call.integers, multiprocessors_, kScratchBytes);
   if (grid.x == 0) return 0;
   Result result = kSuccess;
@@ -247,7 +265,8 @@ Description describe(int gpu) {
 Memory memory_of(int gpu) {
   const Driver* driver = Driver::get();
   if (driver == nullptr) throw std::runtime_error("there is no GPU");
-  context_of(*driver, gpu);
+  refuse_forked_children();
+  const Inside inside(*driver, context_of(*driver, gpu));
   Memory memory;
   require(*driver, "ask for its memory", driver->memory_info(&memory.free, &memory.total));
   return memory;
@@ -257,6 +276,8 @@ void register_gpu(int gpu, int device, const std::string& name) {
   if (Engine::device(device) != nullptr) return;
   const Driver* driver = Driver::get();
   if (driver == nullptr || gpu >= kMostGpus) throw std::runtime_error("there is no such GPU");
+  refuse_forked_children();
+  const Inside inside(*driver, context_of(*driver, gpu));
   Engine::get().register_device(device, std::make_unique<Gpu>(*driver, gpu, name, device));
 }
 

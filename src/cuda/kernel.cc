@@ -26,10 +26,12 @@ Kernel* Kernel::of(KernelFunction function) {
   return (address & 1) != 0 ? reinterpret_cast<Kernel*>(address - 1) : nullptr;
 }
 
-// A module goes with its context, too, so it does not matter if this fails.
 Kernel::~Kernel() {
-  for (Module module : modules_) {
-    if (module != nullptr) Driver::get()->unload(module);
+  for (int gpu = 0; gpu < kMostGpus; ++gpu) {
+    if (modules_[gpu] == nullptr) continue;
+    const Driver& driver = *Driver::get();
+    const Inside inside(driver, contexts[gpu]);
+    if (inside) driver.unload(modules_[gpu]);
   }
 }
 

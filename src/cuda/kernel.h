@@ -14,8 +14,6 @@
 
 namespace gemel::cuda {
 
-constexpr int kMostGpus = 8;
-
 class Kernel {
  public:
   // From a Form and the machine code that follows it. Throws std::runtime_error for other bytes.

@@ -51,6 +51,8 @@ class Device {
   // Calls `done` when everything that this operation launched has ended. On the CPU that is as soon
   // as launch() has returned.
   virtual void finish(Completion done) { done(); }
+  // Waits until nothing that this operation launched is running: called before it fails.
+  virtual void settle() noexcept {}
   // Why it cannot be used at all; null if it can.
   virtual const char* unusable() const noexcept { return nullptr; }
   // Copies a few bytes of this device's memory to the host, after everything launched before. False

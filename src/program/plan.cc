@@ -137,7 +137,10 @@ class PlanOperation final : public Operation {
     FailurePointer failure =
         run_places(*binding, where, places.data(), scalars.data(), random, partial, this);
     locate(partial, origin);
-    if (failure != nullptr) return done(located(failure, origin));
+    if (failure != nullptr) {
+      where->settle();
+      return done(located(failure, origin));
+    }
     where->finish(std::move(done));
   }
   std::string name() const override { return binding->program->name; }

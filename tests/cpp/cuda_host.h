@@ -1,9 +1,11 @@
 // Kernels printed as CUDA C++, run on the CPU: for tests on machines without a GPU. The threads of
 // a block are fibres, one of which runs at a time until it waits for the others; blocks follow each
-// other.
+// other. Every other block runs its threads, and every other call its blocks, from the last to the
+// first, so that a kernel that lacks a barrier does not always give the right result.
 
 #pragma once
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <cmath>
@@ -37,42 +39,64 @@ constexpr size_t kStackBytes = 64 << 10;
 constexpr int64_t kScratchBytes = 4 << 20;
 constexpr int kMultiprocessors = 2;
 
+// What a call returns if some threads of a block end while others wait for them.
+constexpr int32_t kDiverged = -1;
+
+// It runs one thread after another. Jumps, unlike swapcontext(), need no system calls.
 struct Fibre {
-  ucontext_t context;
   std::unique_ptr<char[]> stack;
+  jmp_buf place;
   bool ended = false;
 };
-static ucontext_t scheduler;
+static jmp_buf scheduler;
 static std::vector<Fibre> fibres;
 static size_t current;
 static std::function<void()> body;
 
-static void enter() {
-  body();
-  fibres[current].ended = true;
+static void leave() {
+  if (_setjmp(fibres[current].place) == 0) _longjmp(scheduler, 1);
 }
 
-static void run_block(int threads) {
-  while (fibres.size() < static_cast<size_t>(threads)) {
-    fibres.emplace_back().stack = std::make_unique<char[]>(kStackBytes);
+static void live() {
+  for (;;) {
+    body();
+    fibres[current].ended = true;
+    leave();
   }
-  for (int i = 0; i < threads; ++i) {
-    Fibre& fibre = fibres[i];
-    fibre.ended = false;
-    getcontext(&fibre.context);
-    fibre.context.uc_stack.ss_sp = fibre.stack.get();
-    fibre.context.uc_stack.ss_size = kStackBytes;
-    fibre.context.uc_link = &scheduler;
-    makecontext(&fibre.context, enter, 0);
-  }
-  for (bool running = true; running;) {
-    running = false;
-    for (current = 0; current < static_cast<size_t>(threads); ++current) {
-      if (fibres[current].ended) continue;
+}
+
+static void begin(Fibre& fibre) {
+  ucontext_t context;
+  fibre.stack = std::make_unique<char[]>(kStackBytes);
+  getcontext(&context);
+  context.uc_stack.ss_sp = fibre.stack.get();
+  context.uc_stack.ss_size = kStackBytes;
+  makecontext(&context, live, 0);
+  setcontext(&context);
+}
+
+static void resume(Fibre& fibre) {
+  if (_setjmp(scheduler) != 0) return;
+  if (fibre.stack != nullptr) _longjmp(fibre.place, 1);
+  begin(fibre);
+}
+
+// False if the threads do not all come to the same barriers.
+static bool run_block(int threads, bool backwards) {
+  if (fibres.size() < static_cast<size_t>(threads)) fibres.resize(threads);
+  for (int i = 0; i < threads; ++i) fibres[i].ended = false;
+  for (;;) {
+    int ended = 0;
+    for (int i = 0; i < threads; ++i) {
+      current = backwards ? threads - 1 - i : i;
       threadIdx = {static_cast<unsigned>(current), 0, 0};
-      swapcontext(&scheduler, &fibres[current].context);
-      running = true;
+      resume(fibres[current]);
+      ended += fibres[current].ended;
     }
+    if (ended == threads) return true;
+    if (ended == 0) continue;
+    fibres.clear();
+    return false;
   }
 }
 
@@ -83,6 +107,7 @@ int32_t run(void (*kernel)(Arguments), const gemel::cuda::Form& form, void* cons
   static std::vector<char> scratch(kScratchBytes);
   static std::vector<unsigned> counters(1 << 14);
   static volatile int32_t status;
+  static bool backwards = false;
   status = 0;
   Arguments given;
   std::memcpy(given.buffers, buffers, sizeof(void*) * form.buffers);
@@ -95,18 +120,19 @@ int32_t run(void (*kernel)(Arguments), const gemel::cuda::Form& form, void* cons
   given.along = grid.along;
   gridDim = {static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), 1};
   body = [&] { kernel(given); };
-  for (unsigned y = 0; y < gridDim.y; ++y) {
-    for (unsigned x = 0; x < gridDim.x; ++x) {
-      blockIdx = {x, y, 0};
-      run_block(grid.threads);
-    }
+  const unsigned blocks = gridDim.x * gridDim.y;
+  for (unsigned i = 0; i < blocks; ++i) {
+    const unsigned block = backwards ? blocks - 1 - i : i;
+    blockIdx = {block % gridDim.x, block / gridDim.x, 0};
+    if (!run_block(grid.threads, block % 2 != 0)) return kDiverged;
   }
+  backwards = !backwards;
   return status;
 }
 
 }  // namespace host
 
-static void __syncthreads() { swapcontext(&host::fibres[host::current].context, &host::scheduler); }
+static void __syncthreads() { host::leave(); }
 static void __threadfence() {}
 template <typename Value>
 Value atomicAdd(Value* place, Value value) {
