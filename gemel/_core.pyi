@@ -330,7 +330,9 @@ class Elementwise:
         limits: Sequence[int] = (),
     ) -> None: ...
 
-def load_gpu_kernel(code: bytes) -> Kernel: ...
+def load_gpu_kernel(code: bytes) -> Kernel:
+    """A kernel for GPUs, from `print_cuda.form` and machine code. Raises ValueError for others."""
+
 def load_object(code: Buffer) -> Kernel:
     """Map an ELF object. Raises ValueError for a malformed one or an unknown symbol, naming it."""
 
@@ -366,10 +368,18 @@ def copy_to_device(array: Array, device: int) -> Any:
 def copy_across(source: Array, target: Array) -> None:
     """Issue a copy into a contiguous array of the same size and dtype, on any device."""
 
-def count_gpus() -> int: ...
-def describe_gpu(gpu: int) -> tuple[str, int, int]: ...
-def gpu_memory(gpu: int) -> tuple[int, int]: ...
-def open_gpu(gpu: int, device: int, name: str) -> None: ...
+def count_gpus() -> int:
+    """How many GPUs CUDA's driver finds; 0 without a driver. The first call starts the driver."""
+
+def describe_gpu(gpu: int) -> tuple[str, int, int]:
+    """Name, compute capability (90 for 9.0) and multiprocessors of a GPU. Raises DeviceError."""
+
+def gpu_memory(gpu: int) -> tuple[int, int]:
+    """Free and total bytes of a GPU's memory. Raises DeviceError."""
+
+def open_gpu(gpu: int, device: int, name: str) -> None:
+    """Make a GPU of the driver's the device with that number. Raises DeviceError."""
+
 def simulate_gpu(
     device: int, name: str, bytes_per_second: float, latency_seconds: float, /
 ) -> None:
