@@ -28,7 +28,7 @@ from gemel.ir.graph import Entry, placeholder
 from gemel.ir.keywords import OUT, REDUCTIONS, UFUNC
 from gemel.ir.methods import call
 from gemel.ir.op import Op, find
-from gemel.ir.rules import PlannedRule
+from gemel.ir.rules import PlannedRule, WholeRule
 from gemel.ir.trace import Trace
 from gemel.spec import Spec, broadcast, normalize_axes, promote_specs
 
@@ -342,6 +342,11 @@ class Composite(Op):
     def planned(self, rule: PlannedRule) -> PlannedRule:
         """Declare what plans compute instead of the body."""
         self.rules.planned = rule
+        return rule
+
+    def whole(self, rule: WholeRule) -> WholeRule:
+        """Declare when plans for a GPU compute the body in spite of the `planned` rule."""
+        self.rules.whole = rule
         return rule
 
     def in_plan(self, inputs: tuple[Entry, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:

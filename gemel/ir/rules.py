@@ -183,6 +183,13 @@ class PlannedRule(Protocol):
     def __call__(self, *inputs: Any, **parameters: Any) -> Entry | tuple[Entry, ...]: ...
 
 
+class WholeRule(Protocol):
+    """Whether plans for a device without large caches compute a composite's body after all, for
+    inputs of these specs."""
+
+    def __call__(self, *specs: Any, **parameters: Any) -> bool: ...
+
+
 class Rules:
     """The rules an operation has declared. Its attributes are all the rules there are."""
 
@@ -192,6 +199,7 @@ class Rules:
     backward: BackwardRule | None = None
     #: For composites.
     planned: PlannedRule | None = None
+    whole: WholeRule | None = None
     #: For contractions: the operation that computes the same sums without rounding to two bytes.
     unrounded: Op | None = None
 

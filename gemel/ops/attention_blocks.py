@@ -12,7 +12,7 @@ from typing import Any
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.declare import composite
 from gemel.ops.attention_rounds import attended, backward, forward, over_heads, returned
-from gemel.ops.attention_sizes import RANGE, Cut, cut, pays
+from gemel.ops.attention_sizes import HELD, RANGE, Cut, cut, pays
 from gemel.ops.elementwise import cast, full, multiply, subtract
 from gemel.ops.linalg import matmul
 from gemel.ops.reduction import sum, widened
@@ -67,6 +67,11 @@ def _(
 def _(*arrays: Any, causal: bool, heads: int, rows: int) -> Any:
     query, key, *_ = arrays
     return _in_parts(forward, arrays, _cut(query, key, heads, rows), _lead(query, key), causal)
+
+
+@blocked_attention.whole
+def _(query: Spec, key: Spec, *others: Spec, heads: int, rows: int, **ways: int) -> bool:
+    return not (heads or rows) and are_held(query, key)
 
 
 @blocked_attention.gradient
@@ -127,6 +132,16 @@ def _(
         shapes = " and ".join(map(str, given))
         raise ShapeError(f"blocked_attention_backward: {shapes} must be {list(wanted)}")
     return tuple(Spec((*lead, *x.shape[-2:]), query.dtype) for x in (query, key, value))
+
+
+@blocked_attention_backward.whole
+def _(g: Spec, query: Spec, key: Spec, *others: Spec, heads: int, rows: int, **ways: int) -> bool:
+    return not (heads or rows) and are_held(query, key)
+
+
+def are_held(query: Spec, key: Spec) -> bool:
+    """Whether a GPU has memory for all scores at once; for free sizes this sets a guard."""
+    return bool(product(query.shape[:-1]) * key.shape[-2] <= HELD)
 
 
 @blocked_attention_backward.planned

@@ -23,6 +23,8 @@ FEWEST = 128
 PARTS = 4
 #: Keys whose gradients are accumulated at a time (they fit in the cache); the most such ranges.
 RANGE, MOST_RANGES = 512, 16
+#: So many scores a GPU computes at once: 1 GiB of float32.
+HELD = 1 << 28
 
 
 class Cut(NamedTuple):

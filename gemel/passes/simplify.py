@@ -57,14 +57,14 @@ class _Expansion:
         if node.op not in (linalg.matmul, linalg.wide_matmul):
             return None
         wide = node.op is linalg.wide_matmul
-        with _part_of(node):
+        with part_of(node):
             found = (linalg.decompose_wide if wide else linalg.decompose)(*inputs)
         return None if found is None else (found,)
 
     def _body(self, node: Node, inputs: tuple[Entry, ...]) -> Graph:
         """The body of a composite, with composites in it expanded."""
         assert isinstance(node.op, Composite)
-        with _part_of(node):
+        with part_of(node):
             return self.of(Graph(inputs, node.op.in_plan(inputs, node.params)))
 
 
@@ -76,7 +76,7 @@ def _opens(node: Node) -> bool:
     return not (op.contracts or op.random or op.updates)
 
 
-def _part_of(node: Node) -> Trace:
+def part_of(node: Node) -> Trace:
     """A trace for the body of a node, labelled with the node's line and operation."""
     assert node.op is not None
     trace = Trace()
