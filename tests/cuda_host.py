@@ -8,8 +8,9 @@ from __future__ import annotations
 import ctypes
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from random_kernels import Kernel, callable_at
 
@@ -50,3 +51,15 @@ def in_c(programs: Sequence[Program]) -> str:
             f"    return host::run(kernel{number}, {{{fields}}}, buffers, integers);\n}}\n"
         )
     return "\n".join(('#include "cuda_host.h"', text, *calls))
+
+
+def cached_kernels(folder: Path) -> Callable[[Any], Kernel]:
+    """How to make kernels as CUDA C++ that run on this machine; each is made once."""
+    known: dict[str, Kernel] = {}
+
+    def kernel(program: Any) -> Kernel:
+        if program.text not in known:
+            (known[program.text],) = built([program], folder)
+        return known[program.text]
+
+    return kernel

@@ -7,11 +7,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
-from cuda_host import COMPILER, built
+from cuda_host import COMPILER, built, cached_kernels
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy_cases import examples
+from plan_runner import Memory, Run
 from random_kernels import (
     RUNNABLE,
     Case,
@@ -26,8 +28,10 @@ from random_kernels import (
     whole,
 )
 
+from gemel import np, npx
 from gemel.codegen.product import GRID_TILES, TENSOR_TILES, on_grid
 from gemel.codegen.program import FUNCTIONS
+from gemel.codegen.target import cuda
 from gemel.dtype import bfloat16, float16
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
@@ -101,3 +105,44 @@ def test_products_on_tensor_cores(
         found, wanted = outcome(product.plain(), meant)
         assert status == found
         same_bytes(case, got, wanted)
+
+
+FUNCTIONS_OF_ARRAYS = {
+    "transposed": (lambda x: x.T.copy(), [(70, 45)]),
+    "transposed, few": (lambda x: x.T.copy(), [(70, 3)]),
+    "transposed beside others": (lambda x, y: x.T * 2 + y, [(33, 64), (64, 33)]),
+    "two transposed": (lambda x, y: (x + y).T + y.T, [(40, 33), (40, 33)]),
+    "planes transposed": (lambda x: x.transpose(0, 2, 1) + 1, [(3, 37, 41)]),
+    "axes moved": (lambda x: x.transpose(2, 0, 1) * 3, [(9, 35, 34)]),
+    "a sum by several blocks": (lambda x: x.sum(), [(50000,)]),
+    "sums of rows by several blocks": (lambda x: x.sum(axis=1), [(3, 9000)]),
+    "sums of columns by several blocks": (lambda x: x.sum(axis=0), [(9000, 5)]),
+    "positions by several blocks": (lambda x: x.argmax(), [(20000,)]),
+    "mean and deviation": (lambda x: (x.mean(axis=1), x.std(axis=1)), [(5, 700)]),
+    "softmax": (lambda x: npx.softmax(x), [(6, 333)]),
+    "a product whose k blocks share": (lambda x, y: np.dot(x, y), [(10, 6000), (6000, 12)]),
+    "windows whose k blocks share": (
+        lambda x, w: npx.convolution(
+            x, w, kernel=(3, 3), num_filter=4, no_bias=True, stride=(2, 2), pad=(1, 1)
+        ),
+        [(1, 300, 7, 7), (4, 300, 3, 3)],
+    ),
+    "attention": (lambda q, k, v: npx.attention(q, k, v, causal=True), [(2, 20, 8)] * 3),
+}
+
+
+@pytest.mark.parametrize("name", FUNCTIONS_OF_ARRAYS)
+def test_functions_of_arrays(name: str, tmp_path: Path) -> None:
+    """Plans for a GPU, kernel by kernel, beside the CPU. Elements are small whole numbers."""
+    function, shapes = FUNCTIONS_OF_ARRAYS[name]
+    source = numpy.random.default_rng(0)
+    arrays = [np.array(source.integers(-3, 4, shape).astype("float32")) for shape in shapes]
+    (tmp_path / "kernels").mkdir()
+    memory = Memory(tmp_path / "memory", 1 << 24)
+    kernel = cached_kernels(tmp_path / "kernels")
+    run = Run(function, arrays, kernel, cuda(90), memory)
+    wanted = function(*arrays)
+    for found, value in zip(
+        run.results, wanted if isinstance(wanted, tuple) else (wanted,), strict=True
+    ):
+        numpy.testing.assert_allclose(found, value.asnumpy(), rtol=1e-5, atol=1e-5)

@@ -11,7 +11,6 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import cuda_host
@@ -74,7 +73,7 @@ def way(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]
     if request.param == "CUDA":
         if cuda_host.COMPILER is None:
             pytest.skip("there is no C++ compiler")
-        yield Way(cuda_kernel(folder), cuda(90), memory)
+        yield Way(cuda_host.cached_kernels(folder), cuda(90), memory)
         return
     tools = TOOLS[request.param]
     if tools.missing:
@@ -82,18 +81,6 @@ def way(request: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Way]
     elsewhere = Elsewhere(folder, memory, tools)
     yield Way(elsewhere.kernel, elsewhere.target, memory)
     elsewhere.close()
-
-
-def cuda_kernel(folder: Path) -> Callable[[Any], Kernel]:
-    """How to make kernels as CUDA C++ that run on this machine; each is made once."""
-    known: dict[str, Kernel] = {}
-
-    def kernel(program: Any) -> Kernel:
-        if program.text not in known:
-            (known[program.text],) = cuda_host.built([program], folder)
-        return known[program.text]
-
-    return kernel
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)

@@ -86,20 +86,23 @@ def _kind_of(program: Program) -> type[GridText]:
     """The way a program is printed."""
     from gemel.codegen.print_cuda_tensor import TensorText
     from gemel.codegen.print_cuda_tiles import TileText
+    from gemel.codegen.print_cuda_turned import TurnedText, turned_loads
 
     if not program.in_tiles:
-        return GridText
+        return TurnedText if turned_loads(program) else GridText
     return TensorText if program.parsed_schedule.tensor else TileText
 
 
 def form(program: Program) -> bytes:
     """What the launch of a program's kernel depends on: the struct `Form` of src/cuda/grid.h."""
+    from gemel.codegen.print_cuda_turned import turned_loads
+
     names = {step.name for step in program.code}
     added = [step.operand or 0 for step in program.code if step.name == "scatter_add"]
     schedule = program.parsed_schedule
     tile = (schedule.rows, schedule.columns, THREADS) if program.in_tiles else (0, 0, 0)
     return struct.pack(
-        "<12i",
+        "<13i",
         sum(operand.role != INDEX for operand in program.operands),
         program.first_scalar + len(program.scalars),
         program.outer,
@@ -109,6 +112,7 @@ def form(program: Program) -> bytes:
         any(program.operands[number].dtype.name not in ATOMIC for number in added),
         partial_bytes(program),
         "check" in names,
+        bool(turned_loads(program)),
         *tile,
     )
 

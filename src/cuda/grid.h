@@ -23,6 +23,7 @@ struct Form {
   // an outer position, or for a sum of a tile. 0 if they cannot share them.
   int32_t partial_bytes = 0;
   int32_t checks = 0;  // it may fail
+  int32_t turned = 0;  // it can compute squares of the last two outer loops
   int32_t rows = 0;    // the tile of a matrix product that a block computes; else 0
   int32_t columns = 0;
   int32_t threads = 0;  // of a block that computes such a tile
@@ -52,6 +53,10 @@ constexpr int64_t kTilesAtOnce = 2;
 constexpr double kAddedWhileMultiplying = 10;
 constexpr int64_t kMostBlocks = 2147483647;
 constexpr int64_t kMostParts = 1024;
+
+// The side of such a square, and the fewest rows and columns for which it pays.
+constexpr int64_t kSquare = 32;
+constexpr int64_t kFewestTurned = 8;
 
 inline int64_t product_of(const int64_t* extents, int32_t count) {
   int64_t product = 1;
@@ -86,6 +91,16 @@ inline Grid grid_of_tiles(const Form& form, const int64_t* extents, int multipro
   return grid;
 }
 
+// A block for each square; `across` is 0, which says so to the kernel.
+inline Grid grid_of_squares(const Form& form, const int64_t* extents) {
+  Grid grid;
+  grid.threads = kThreads;
+  grid.across = 0;
+  grid.x = product_of(extents, form.outer - 2) * divided_up(extents[form.outer - 2], kSquare) *
+           divided_up(extents[form.outer - 1], kSquare);
+  return grid;
+}
+
 // `scratch` is the number of bytes there are for partial results.
 inline Grid grid_of(const Form& form, const int64_t* extents, int multiprocessors,
                     int64_t scratch) {
@@ -99,6 +114,9 @@ inline Grid grid_of(const Form& form, const int64_t* extents, int multiprocessor
   if (form.alone) {
     grid.x = 1;
     return grid;
+  }
+  if (form.turned && std::min(extents[form.outer - 2], extents[form.outer - 1]) >= kFewestTurned) {
+    return grid_of_squares(form, extents);
   }
   const bool shared = form.inner > 0 && !form.in_order && length >= kShortRow;
   const int64_t busy = kBlocks * multiprocessors;
