@@ -127,20 +127,23 @@ FUNCTIONS_OF_ARRAYS = {
         ),
         [(1, 300, 7, 7), (4, 300, 3, 3)],
     ),
-    "attention": (lambda q, k, v: npx.attention(q, k, v, causal=True), [(2, 20, 8)] * 3),
+    "attention": (lambda q, k, v: npx.attention(q, k, v), [(2, 20, 8)] * 3),
 }
 
 
+@pytest.fixture(scope="module")
+def kernel_of(tmp_path_factory: pytest.TempPathFactory) -> Callable[[Any], Kernel]:
+    return cached_kernels(tmp_path_factory.mktemp("kernels"))
+
+
 @pytest.mark.parametrize("name", FUNCTIONS_OF_ARRAYS)
-def test_functions_of_arrays(name: str, tmp_path: Path) -> None:
+def test_functions_of_arrays(kernel_of: Any, name: str, tmp_path: Path) -> None:
     """Plans for a GPU, kernel by kernel, beside the CPU. Elements are small whole numbers."""
     function, shapes = FUNCTIONS_OF_ARRAYS[name]
     source = numpy.random.default_rng(0)
     arrays = [np.array(source.integers(-3, 4, shape).astype("float32")) for shape in shapes]
-    (tmp_path / "kernels").mkdir()
     memory = Memory(tmp_path / "memory", 1 << 24)
-    kernel = cached_kernels(tmp_path / "kernels")
-    run = Run(function, arrays, kernel, cuda(90), memory)
+    run = Run(function, arrays, kernel_of, cuda(90), memory)
     wanted = function(*arrays)
     for found, value in zip(
         run.results, wanted if isinstance(wanted, tuple) else (wanted,), strict=True
