@@ -89,8 +89,8 @@ class Gpu final : public Device {
     if (!inside) return nullptr;
     Address block = 0;
     Result result = driver_.allocate(&block, bytes, kernels_);
-    if (result !=
-        kSuccess) {  // what is kept may do, once kernels have given back what they borrowed
+    if (result != kSuccess) {
+      // What is kept may be enough, and what running kernels have borrowed.
       blocks_.trim();
       driver_.wait_for_stream(kernels_);
       result = driver_.allocate(&block, bytes, kernels_);
