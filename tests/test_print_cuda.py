@@ -68,22 +68,28 @@ def test_functions_have_the_bits_of_the_machine_code(build: Any, cases: list[Cas
         agree(case, [kernel], partial(compiled, RUNNABLE[0]))
 
 
-@examples(1)
-@given(several=st.lists(products(), min_size=10, max_size=10), tile=st.sampled_from(GRID_TILES))
-def test_products(build: Any, several: list[Product], tile: tuple[int, int, int]) -> None:
+def products_agree(
+    build: Any, several: list[Product], tile: tuple[int, int, int], tensor: bool = False
+) -> None:
+    """Check products by tiles against their meaning as plain loops."""
     cases = []
     for product in several:
-        case = product.plain()
+        (call,) = product.plain().calls
         along_k = product.lasts[0] == "k", product.lasts[1] == "k"
-        (call,) = case.calls
-        made = on_grid(call.program, along_k, tile)
-        cases.append(case._replace(calls=[call._replace(program=made)]))
-    kernels = build([case.calls[0].program for case in cases])
+        made = on_grid(call.program, along_k, tile, tensor)
+        cases.append(product.plain()._replace(calls=[call._replace(program=made)]))
+    kernels = build([case.calls[0].program for case in cases]) if cases else []
     for product, case, kernel in zip(several, cases, kernels, strict=True):
         status, got = outcome(whole(case), lambda _, kernel=kernel: kernel)
         found, wanted = outcome(product.plain(), meant)
         assert status == found
         same_bytes(case, got, wanted)
+
+
+@examples(1)
+@given(several=st.lists(products(), min_size=10, max_size=10), tile=st.sampled_from(GRID_TILES))
+def test_products(build: Any, several: list[Product], tile: tuple[int, int, int]) -> None:
+    products_agree(build, several, tile)
 
 
 @examples(1)
@@ -93,18 +99,7 @@ def test_products_on_tensor_cores(
 ) -> None:
     """Elements are small whole numbers, so that the order of sums does not matter."""
     several = [p for p in several if p.kept[0] is p.kept[1] and p.kept[0] in (float16, bfloat16)]
-    cases = []
-    for product in several:
-        (call,) = product.plain().calls
-        along_k = product.lasts[0] == "k", product.lasts[1] == "k"
-        made = on_grid(call.program, along_k, tile, tensor=True)
-        cases.append(product.plain()._replace(calls=[call._replace(program=made)]))
-    kernels = build([case.calls[0].program for case in cases]) if cases else []
-    for product, case, kernel in zip(several, cases, kernels, strict=True):
-        status, got = outcome(whole(case), lambda _, kernel=kernel: kernel)
-        found, wanted = outcome(product.plain(), meant)
-        assert status == found
-        same_bytes(case, got, wanted)
+    products_agree(build, several, tile, tensor=True)
 
 
 FUNCTIONS_OF_ARRAYS = {

@@ -9,7 +9,7 @@ of the vectors of `loops` and the tiles of `contract`.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -42,16 +42,24 @@ def source(programs: Sequence[Program], name: str = "kernel") -> str:
     They are called as kernels are: with the buffers, the run-time integers and a range of the first
     loop (or of tiles). They return 1 if a check failed, else 0.
     """
-    unit = Functions()
+    return printed(programs, name, Functions(), lambda program: KernelText, HEAD)
+
+
+def printed(
+    programs: Sequence[Program],
+    name: str,
+    unit: Functions,
+    kind_of: Callable[[Program], type[KernelText]],
+    head: str,
+) -> str:
+    """A head, the types and functions that kernels need, and a kernel for each program, in the way
+    that `kind_of` chooses for it."""
     several = len(programs) > 1
     texts = []
     for number, program in enumerate(programs):
-        texts.append(KernelText(unit, program, f"{name}{number if several else ''}").text())
-    return with_types("\n".join((*unit.functions.values(), *texts)), HEAD)
-
-
-def with_types(text: str, head: str) -> str:
-    """The text of kernels after a head and the types it needs."""
+        kernel = kind_of(program)(unit, program, f"{name}{number if several else ''}")
+        texts.append(kernel.text())
+    text = "\n".join((*unit.functions.values(), *texts))
     named = (name for name in STORED_ONLY if re.search(rf"\b{name}\b", text))
     types = "".join(f"typedef uint16_t {name};\n" for name in named)
     for name, part in COMPLEX.items():
@@ -275,9 +283,14 @@ class KernelText:
         step = self.program.code[position]
         return str(step.attribute), self.program.code[step.arguments[0]].dtype
 
+    def neutral(self, position: int) -> str:
+        """What a reduction or scan starts with."""
+        name, dtype = self.reduced(position)
+        return literal(dtype, Accumulator(name, dtype).neutral)
+
     def start(self, position: int) -> None:
         name, dtype = self.reduced(position)
-        first = literal(dtype, Accumulator(name, dtype).neutral)
+        first = self.neutral(position)
         if name in EXTREMES:
             self.add(f"{value_type(dtype)} most{position} = {first};", f"int64_t v{position} = 0;")
         else:
@@ -287,8 +300,7 @@ class KernelText:
         name, dtype = self.reduced(position)
         now, value = f"v{position}", self.values.of(self.program.code[position].arguments[0])
         if name not in EXTREMES:
-            pair = (value, now) if name in ("max", "min") else (now, value)
-            self.add(f"{now} = {self.values.computed(JOINED[name], dtype, pair, dtype)};")
+            self.add_to(position, value)
             return
         most = f"most{position}"
         better = f"{value} {EXTREMES[name]} {most}"
@@ -297,6 +309,13 @@ class KernelText:
         self.open(f"if ({better})")
         self.add(f"{most} = {value};", f"{now} = {self.inner_position()};")
         self.close(self.depth - 1)
+
+    def add_to(self, position: int, value: str) -> None:
+        """Combines a value with a reduction that keeps no position."""
+        name, dtype = self.reduced(position)
+        now = f"v{position}"
+        pair = (value, now) if name in ("max", "min") else (now, value)
+        self.add(f"{now} = {self.values.computed(JOINED[name], dtype, pair, dtype)};")
 
     def inner_position(self) -> str:
         """The number of an inner position, counted over all inner loops."""

@@ -17,10 +17,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gemel.codegen.analysis import Analysis
-from gemel.codegen.c_values import Functions, element_type, literal, value_type
-from gemel.codegen.print_c import EXTREMES, JOINED, KernelText, with_types
+from gemel.codegen.c_values import Functions, element_type, value_type
+from gemel.codegen.print_c import EXTREMES, KernelText, printed
 from gemel.codegen.program import INDEX, INNER, OUTPUT, WRITES, Program
-from gemel.codegen.reductions import Accumulator
 from gemel.dtype import DType
 
 HEAD = """\
@@ -73,13 +72,7 @@ ATOMIC = {
 
 def source(programs: Sequence[Program], name: str = "kernel") -> str:
     """CUDA C++ with a kernel per program: `name`, or `name`0, `name`1, ... for several."""
-    unit = Functions("static __device__")
-    several = len(programs) > 1
-    texts = []
-    for number, program in enumerate(programs):
-        made = _kind_of(program)
-        texts.append(made(unit, program, f"{name}{number if several else ''}").text())
-    return with_types("\n".join((*unit.functions.values(), *texts)), HEAD)
+    return printed(programs, name, Functions("static __device__"), _kind_of, HEAD)
 
 
 def _kind_of(program: Program) -> type[GridText]:
@@ -342,8 +335,7 @@ class GridText(KernelText):
         name, dtype = self.reduced(position)
         now = f"v{position}"
         if name not in EXTREMES:
-            pair = (value, now) if name in ("max", "min") else (now, value)
-            self.add(f"{now} = {self.values.computed(JOINED[name], dtype, pair, dtype)};")
+            self.add_to(position, value)
             return
         most = f"most{position}"
         better = f"{value} {EXTREMES[name]} {most}"
@@ -390,7 +382,6 @@ class GridText(KernelText):
         self.open("if (gridDim.y > 1)")
         self.add("const int64_t slots = (int64_t)gridDim.x * gridDim.y * across;")
         self.add("char *const partial = given.scratch;")
-        self.add("__shared__ bool last;")
         mine = "((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * across + row"
         offset = 0
         for position in reductions:
@@ -403,26 +394,30 @@ class GridText(KernelText):
                 offset += 8
             self.add(f"if (lane == 0) left{position}[{mine}] = {variable};")
             self.add(f"if (lane == 0) at{position}[{mine}] = v{position};" if pairs else "")
-        self.add("__threadfence();", "__syncthreads();")
-        counted = "atomicAdd(given.counters + blockIdx.x, 1u) == gridDim.y - 1"
-        self.add(f"if (thread == 0) last = {counted};", "__syncthreads();", "if (!last) return;")
-        self.add("if (thread == 0) given.counters[blockIdx.x] = 0;", "__threadfence();")
+        self.end_all_but_the_last()
         for position in reductions:
             self.reset(position)
         self.open("for (int64_t part = lane; part < gridDim.y; part += along)")
-        self.add("const int64_t there_ = (part * gridDim.x + blockIdx.x) * across + row;")
+        self.add("const int64_t slot = (part * gridDim.x + blockIdx.x) * across + row;")
         for position in reductions:
-            self.merge(position, f"left{position}[there_]", f"at{position}[there_]")
+            self.merge(position, f"left{position}[slot]", f"at{position}[slot]")
         self.close(self.depth - 1)
         self.in_block(reductions)
         self.close(depth)
 
+    def end_all_but_the_last(self) -> None:
+        """Blocks that have left their results for each other end, except for the last one, which
+        sees what all have left, and sets their counter back."""
+        self.add("__shared__ bool last;", "__threadfence();", "__syncthreads();")
+        counted = "atomicAdd(given.counters + blockIdx.x, 1u) == gridDim.y - 1"
+        self.add(f"if (thread == 0) last = {counted};", "__syncthreads();", "if (!last) return;")
+        self.add("if (thread == 0) given.counters[blockIdx.x] = 0;", "__threadfence();")
+
     def reset(self, position: int) -> None:
         """Sets a reduction back to what it starts with."""
-        name, dtype = self.reduced(position)
         variable, _ = self.kept(position)
-        self.add(f"{variable} = {literal(dtype, Accumulator(name, dtype).neutral)};")
-        if name in EXTREMES:
+        self.add(f"{variable} = {self.neutral(position)};")
+        if variable != f"v{position}":
             self.add(f"v{position} = 0;")
 
 

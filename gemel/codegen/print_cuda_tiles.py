@@ -113,11 +113,17 @@ class TileText(GridText):
 
     def row(self) -> str:
         """The row in the tile of a thread's sums number i down."""
-        return f"i / {SIDE} * {self.rows * SIDE // self.sums[0]} + down + i % {SIDE}"
+        return self._line(0, "i")
 
     def column(self) -> str:
         """The column in the tile of a thread's sums number j across."""
-        return f"j / {SIDE} * {self.columns * SIDE // self.sums[1]} + right + j % {SIDE}"
+        return self._line(1, "j")
+
+    def _line(self, number: int, index: str) -> str:
+        """The line of a factor in the tile that a thread's sums of this index belong to."""
+        _, _, lines, _ = self._factor(number)
+        apart, first = lines * SIDE // self.sums[number], ("down", "right")[number]
+        return f"{index} / {SIDE} * {apart} + {first} + {index} % {SIDE}"
 
     def shared(self, name: str, made: str, lines: int) -> None:
         """Declares shared memory for a factor, in two halves: in it, lines are neighbours."""
@@ -307,14 +313,11 @@ class TileText(GridText):
         before = self.depth
         self.add("#pragma unroll")
         self.open(f"for (int s = 0; s < {self.step_length}; ++s)")
-        for number, first in enumerate(("down", "right")):
-            name, dtype, lines, _ = self._factor(number)
-            count = self.sums[number]
-            apart = lines * SIDE // count
+        for number, count in enumerate(self.sums):
+            name, dtype, _, _ = self._factor(number)
             self.add(f"{value_type(dtype)} {name}[{count}];", "#pragma unroll")
             self.open(f"for (int i = 0; i < {count}; ++i)")
-            place = f"i / {SIDE} * {apart} + {first} + i % {SIDE}"
-            self.add(f"{name}[i] = shared_{name}[{turn}][s][{place}];")
+            self.add(f"{name}[i] = {self.in_shared(name, turn, 's', self._line(number, 'i'))};")
             self.close(self.depth - 1)
         self._each_sum(f"sums[i][j] = {self._sum()};")
         self.close(before)
@@ -339,12 +342,9 @@ class TileText(GridText):
         size = down * right * THREADS
         self.open("if (gridDim.y > 1)")
         self.add(f"{made} *const left = ({made} *)given.scratch + (int64_t)blockIdx.x * {size};")
-        self.add(f"const int64_t apart = (int64_t)gridDim.x * {size};", "__shared__ bool last;")
+        self.add(f"const int64_t apart = (int64_t)gridDim.x * {size};")
         self._each_sum(f"left[blockIdx.y * apart + {slot}] = sums[i][j];")
-        self.add("__threadfence();", "__syncthreads();")
-        counted = "atomicAdd(given.counters + blockIdx.x, 1u) == gridDim.y - 1"
-        self.add(f"if (thread == 0) last = {counted};", "__syncthreads();", "if (!last) return;")
-        self.add("if (thread == 0) given.counters[blockIdx.x] = 0;", "__threadfence();")
+        self.end_all_but_the_last()
         dtype = self.program.code[self.total].dtype
         self._each_sum(f"sums[i][j] = {literal(dtype, 0)};")
         self.add("#pragma unroll 1")

@@ -45,8 +45,8 @@ PIPELINE: tuple[Pass, ...] = (
     fuse_sums,  # reductions that read the same array share a kernel
 )
 
-#: The same for GPUs.
-GRID_PIPELINE: tuple[Pass, ...] = (direct, *PIPELINE)
+#: What is done before that for GPUs.
+FOR_GPUS: tuple[Pass, ...] = (direct,)
 
 
 def optimize(graph: Graph, passes: Sequence[Pass] = PIPELINE) -> Graph:
@@ -55,7 +55,7 @@ def optimize(graph: Graph, passes: Sequence[Pass] = PIPELINE) -> Graph:
     with Trace():
         for step in passes:
             made = step(graph)
-            if step not in GRID_PIPELINE:
+            if step not in (*FOR_GPUS, *PIPELINE):
                 _check(step, graph, made)
             graph = made
             if check:

@@ -65,14 +65,12 @@ class Backend:
         return print_cuda.source if self.target.grid else print_c.source
 
     def passes(self, chosen: Sequence[Any] | None = None) -> tuple[Any, ...]:
-        """The passes for a graph: the pipeline of its kind of device, or `chosen` ones and those
-        that this kind needs before them."""
-        from gemel.passes import GRID_PIPELINE, PIPELINE
+        """The passes for a graph: the pipeline or `chosen` ones, after those for this kind of
+        device."""
+        from gemel.passes import FOR_GPUS, PIPELINE
 
-        needed = GRID_PIPELINE if self.target.grid else PIPELINE
-        if chosen is None:
-            return needed
-        return (*(step for step in needed if step not in PIPELINE), *chosen)
+        first = FOR_GPUS if self.target.grid else ()
+        return (*first, *(PIPELINE if chosen is None else chosen))
 
     def serving(self, program: Program) -> Backend:
         """The backend whose kernel of a program is used: the plain one if no recipe applies."""

@@ -63,8 +63,8 @@ class Gpu final : public Device {
         ended_(driver, context_, kernels_),
         arrived_(driver, context_, arriving_),
         left_(driver, context_, leaving_) {
-    require(driver, "describe", driver.device_attribute(&multiprocessors_, kMultiprocessors, gpu));
     const Description description = cuda::describe(gpu);
+    multiprocessors_ = description.multiprocessors;
     machine = description.capability;
     keep_freed_memory();
     prepare_scratch();
