@@ -148,7 +148,7 @@ def test_panels_of_two_bytes(way: str, dtype: DType, name: str) -> None:
     for m in (1, 7, 40):
         step = check(m, k, n, float32, name, kept=(dtype, dtype))
         assert step.program.operands[1].dtype is dtype
-        if not targets.TARGETS[name].small_masks:
+        if not targets.TARGETS[name].free_masks:
             assert "gathered" in step.program.schedule or "dot" in step.program.schedule, form
 
 
@@ -188,7 +188,7 @@ def test_long_sums_in_blocks(name: str) -> None:
     check(150, [(300, 900), (3, 30), (3, 1)], [(28, 30), (28, 1)], float32, name, batch=1)
     # With few rows, panels of converted two-byte numbers are as deep as others.
     few = check(8, [(300, 100), (3, 10), (3, 1)], [(8, 10), (8, 1)], float32, name, kept=TWO_BYTES)
-    assert ("split" in few.program.schedule) == (not targets.TARGETS[name].small_masks)
+    assert ("split" in few.program.schedule) == (not targets.TARGETS[name].free_masks)
 
 
 def test_the_order_of_tiles_does_not_matter() -> None:

@@ -195,9 +195,7 @@ class Site:
         dtype, builder = self.operands[first].dtype, self.builder
         vectors = [vector for _, vector in sorted(there.items())]
         start = builder.mul(self.index, Constant(I64, count))
-        masks: list[Any] = [None] * count
-        if self.mask is not None:
-            masks = memory.interleaved(builder, [self.mask] * count)
+        masks = memory.interleaved_mask(builder, self.mask, count)
         whole = memory.interleaved(builder, vectors)
         for i, (vector, mask) in enumerate(zip(whole, masks, strict=True)):
             pointer = self._element(first, builder.add(start, Constant(I64, i * self.lanes)))

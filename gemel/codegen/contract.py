@@ -141,7 +141,7 @@ class _Planner:
                 return contract_plan.for_pairs(task)
             return contract_plan.decided(task)
         self.together, self.paired = windows.together, windows.paired
-        masked = self._is_plain(1) or self.target.small_masks
+        masked = self._is_plain(1) or self.target.free_masks
         return contract_plan.for_windows(task, windows, masked)
 
     def _is_plain(self, number: int) -> bool:
@@ -191,7 +191,7 @@ class _Planner:
         whole = extent * minimum(panels.number, at_once) * bytes_of_one
         chunk = maximum(1, extent * PACKED_TILE // maximum(whole, 1))
         # On targets with masks, one kernel transposes lines for panels of all widths.
-        every = turn and self.together == 1 and self.target.small_masks
+        every = turn and self.together == 1 and self.target.free_masks
         copies = _copies(stored, made, ANY if every else panels.width, turn, self.together)
         step = ProductStep(copies, [number, room], integers, extent, chunk)
         # Later steps add to the list of scratch blocks. All steps share it, so each has it whole.

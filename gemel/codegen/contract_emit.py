@@ -72,10 +72,8 @@ class TiledKernel(Frame, Elements):
         self.lanes = target.width // dtype.itemsize
         self.vector = register_type(dtype, self.lanes)
         in_memory = (operand.dtype for operand in program.operands if operand.role != INDEX)
-        #: Whether loads and stores of all operands can be masked, and whether that costs nothing:
-        #: AVX2's masked loads take twice as long as others, its masked stores up to twenty times.
+        #: Whether loads and stores of all operands can be masked.
         self.has_masks = target.has_masks_for(in_memory)
-        self.has_free_masks = target.small_masks
         #: The operands' addresses.
         self.bases = self.enter()
         extents, outer = self.extents, program.outer
@@ -179,8 +177,8 @@ class TiledKernel(Frame, Elements):
     # -- memory -----------------------------------------------------------------------------
 
     def mask(self, count: Value, lanes: int | None = None) -> Value:
-        """True in the first `count` of `lanes` lanes, by default the lanes of a vector."""
-        return memory.first_lanes(self.builder, count, lanes or self.lanes)
+        """The mask of the first `count` of `lanes` lanes, by default the lanes of a vector."""
+        return self.first_lanes(count, lanes or self.lanes)
 
     def between(self, low: Value, high: Value) -> Value:
         """True in the lanes from `low` up to but not including `high`."""

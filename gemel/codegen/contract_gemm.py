@@ -278,7 +278,7 @@ class _MicroTile:
             self.below = self._below()
         elif self.far:
             self.next = self._next_panel(b, start)
-        if not self.guarded or kernel.has_free_masks:
+        if not self.guarded or kernel.target.free_masks:
             return self._finish(self._sums(self.guarded))
         with self.builder.if_else(self._is_wide()) as (then, otherwise):
             with then:
@@ -455,7 +455,7 @@ class _MicroTile:
         if not epilogue.is_short(len(total)):
             return self._from_memory(total)
         whole = builder.icmp_signed("==", self.rows, i64(kernel.rows))
-        if not kernel.has_free_masks:
+        if not kernel.target.free_masks:
             whole = builder.and_(whole, self._is_wide())
         if kernel.split:
             whole = builder.and_(whole, self._is_last())

@@ -77,7 +77,7 @@ class _Pack(TiledKernel):
             pointer = self.at(target, builder.mul(line, depth))
             (self._transposed if self.turn else self._copied)(source, line, pointer)
 
-        if self.turn or self.together > 1 or not self.has_free_masks:
+        if self.turn or self.together > 1 or not self.target.free_masks:
             return self.each(0, rows[1], self.width, panel)
         rest = self.divide(rows[1], i64(self.width))[1]
         whole = builder.sub(rows[1], rest)
@@ -250,7 +250,7 @@ class _Pack(TiledKernel):
         """Stores the first `count` lanes, under a mask or in pieces of at most the remaining
         width."""
         written, lanes = self.written, self.read.lanes
-        if count < lanes and self.has_free_masks:
+        if count < lanes and self.target.free_masks:
             written.store(value, pointer, _first_lanes(count, lanes))
             return
         for at, few in _pieces(count, lanes):

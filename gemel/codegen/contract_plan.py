@@ -62,15 +62,15 @@ HALF = range(3, 16, 2)
 #: From this many bytes on b is in no cache. Kernels for one or two rows, and dot products of
 #: several rows, then prefetch it.
 LARGEST_BYTES = 12 << 20
-#: If the lines of b are shorter (in bytes) or fewer than this, the processor prefetches them
-#: itself.
+#: If lines of b are shorter (in bytes) or fewer than this, the processor prefetches them itself.
 FORESEEN, FEW_LINES = 1 << 10, 32
 
 #: The number of the first block of scratch memory, as of an operand; further blocks count down.
 SCRATCH = -1
 
-#: Up to this many rows windows are read without panels; the second if vectors have several parts.
-FEW, FEW_OF_PARTS = 16, 10
+#: Up to this many rows windows are read without panels; the second if vectors have several parts,
+#: the third where masks cost something.
+FEW, FEW_OF_PARTS, FEW_UNDER_MASKS = 16, 10, 6
 #: How many vectors wide tiles are if each row of a is read once for all panels of a tile.
 WIDE = 8
 #: How much of k fits into the panels that the first rows make, see `panel_depth`.
@@ -161,10 +161,10 @@ def for_windows(task: Task, windows: WindowAxes, masked: bool) -> Choice:
 def _by_runs(schedule: Schedule, task: Task) -> Schedule:
     """How windows are read if their vectors are assembled from runs of neighbours."""
     _, runs, step = WindowForm.parse(schedule.b_form)
-    masked = task.target.small_masks
+    masked = task.target.free_masks
     # With step 2, a run takes twice as many parts, each under its mask.
-    many = runs * step > 2 and masked
-    direct = task.m <= (FEW_OF_PARTS if many else FEW)
+    few = FEW_OF_PARTS if runs * step > 2 else FEW
+    direct = task.m <= (few if masked else FEW_UNDER_MASKS)
     packs_b = (masked or step == 1) and not direct
     # Without panels each block of rows assembles the vectors again, which takes longer.
     limits = BESIDE_PARTS if packs_b and runs * step > 2 else ALL
@@ -298,7 +298,7 @@ def _gemm(task: Task, lanes: int, packs_b: bool, limits: TileLimits) -> Schedule
     if along_k and near:
         forms.append("packed")
     # Where masks cost something, a panel of b is worth its room, which has no missing columns.
-    whole = task.target.small_masks or n % lanes == 0 or k == 0
+    whole = task.target.free_masks or n % lanes == 0 or k == 0
     direct = m <= DIRECT_ROWS or (whole and k * n <= 1 << 13)
     b_form = "n" if b_last == "n" and (direct or packs_b) else "packed"
     found: list[tuple[float, Schedule]] = []

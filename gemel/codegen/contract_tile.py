@@ -104,7 +104,7 @@ class Epilogue:
         column is missing."""
         lanes = self.kernel.lanes
         masks: list[Mask] = [None] * vectors
-        if self.kernel.has_free_masks:
+        if self.kernel.target.free_masks:
             masks = self.kernel.masks(columns, vectors, lanes)
         bases = self._bases(where[0])
         for first in range(0, len(values), vectors):
@@ -138,22 +138,14 @@ class Epilogue:
 
             kernel.each(0, columns[1], 1, element)
 
-        if kernel.has_free_masks:
+        if kernel.target.free_masks:
             return each(vectors(masks))
         whole = builder.icmp_signed("==", columns[1], i64(width))
         with builder.if_else(whole) as (then, otherwise):
             with then:
                 each(vectors([None] * len(masks)))
             with otherwise:
-                if not kernel.has_masks:
-                    return each(singly)
-                # Masked stores take long: of several vectors usually only the last one needs one.
-                last = builder.icmp_signed(">", columns[1], i64(width - lanes))
-                with builder.if_else(last) as (usual, other):
-                    with usual:
-                        each(vectors([*[None] * (len(masks) - 1), masks[-1]]))
-                    with other:
-                        each(vectors(masks))
+                each(vectors(masks) if kernel.has_masks else singly)
 
     def _bases(self, row: Value) -> Bases:
         """The operands' addresses in a row."""

@@ -47,7 +47,7 @@ class Frame:
         #: reduced positions and loops that read elements one by one.
         strides = [operand.stride_class for operand in program.operands]
         reduces_vectors = program.inner > 0 and program.vectors_along == OUTER
-        is_scattered = not target.small_masks and STRIDED in strides
+        is_scattered = not target.free_masks and STRIDED in strides
         self.hides_steps = program.in_tiles or not (reduces_vectors or is_scattered)
 
     def enter(self) -> Bases:
@@ -111,6 +111,10 @@ class Frame:
                 else memory.element(self.builder, base, offset, seen.dtype)
             )
         return moved
+
+    def first_lanes(self, count: Value, lanes: int) -> Value:
+        """The mask of the first `count` of `lanes` lanes."""
+        return memory.first_lanes(self.builder, count, lanes, parts=not self.target.free_masks)
 
     def prefetch(self, pointer: Value, near: int = 3, writes: bool = False) -> None:
         """Prefetches a cache line for reading or for writing; the address need not be valid.

@@ -128,7 +128,7 @@ class Loops(Frame):
         start = self.builder.add(index, i64(copy * lanes))
         mask = None
         if stop is not None:
-            mask = memory.first_lanes(self.builder, self.builder.sub(stop, start), lanes)
+            mask = self.first_lanes(self.builder.sub(stop, start), lanes)
         return Site(self.access, bases, start, lanes, mask)
 
     def vector_loop(
@@ -145,10 +145,10 @@ class Loops(Frame):
         """The loop along the vector: `body(index, copies, lanes, stop, carried)`.
 
         Whole groups of `copies` vectors come first; with a `reducer` they start at 0 and are summed
-        in blocks. Of the rest, if `fewer` is not 0, whole groups of `fewer` vectors are next. What
-        then remains is processed `tail` vectors at a time under masks, if the target has them.
+        in blocks. Of the rest, if `fewer` is not 0, whole groups of `fewer` vectors are next, then
+        single vectors, where masks cost something. What then remains is processed `tail` vectors at
+        a time under masks, or element by element if the target has none.
         """
-        builder = self.builder
 
         def call(count: int, lanes: int, end: Value | None = None) -> Body:
             return lambda index, held: body(index, count, lanes, end, held)
@@ -165,15 +165,13 @@ class Loops(Frame):
             size = fewer * self.lanes
             start, middle = middle, self._last_whole(middle, stop, size)
             carried = self.loop(start, middle, i64(size), carried, call(fewer, self.lanes))
+        cheap = self.masks and (self.target.free_masks or tail > 1)
+        if copies > 1 and not cheap:
+            start, middle = middle, self._last_whole(middle, stop, self.lanes)
+            carried = self.loop(start, middle, i64(self.lanes), carried, call(1, self.lanes))
         if self.masks:
             step = i64(tail * self.lanes)
             return self.loop(middle, stop, step, carried, call(tail, self.lanes, stop))
-        if copies > 1:
-            rest = builder.and_(builder.sub(stop, middle), i64(-self.lanes))
-            end = builder.add(middle, rest)
-            step = i64(self.lanes)
-            carried = self.loop(middle, end, step, carried, call(1, self.lanes))
-            middle = end
         return self.loop(middle, stop, i64(1), carried, call(1, 1))
 
     def _last_whole(self, start: Value, stop: Value, size: int) -> Value:

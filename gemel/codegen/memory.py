@@ -34,6 +34,17 @@ FENCED = 4
 Mask = Value | None
 
 
+class First(Value):
+    """The mask of a vector's first lanes, and their number, an i32. Stores write these lanes in
+    parts, without the mask."""
+
+    __slots__ = ("count",)
+
+    def __init__(self, mask: Value, count: Value) -> None:
+        super().__init__(mask.type, mask.text)
+        self.count = count
+
+
 def memory_type(dtype: DType, lanes: int) -> Type:
     """The LLVM type of `lanes` values of `dtype` in memory."""
     return widened(I8, lanes) if dtype.kind == "b" else register_type(dtype, lanes)
@@ -94,9 +105,42 @@ def store(
     value = _to_memory(builder, value, dtype, lanes)
     if mask is None:
         builder.store(value, pointer, dtype.itemsize)
-        return
-    arguments = [value, pointer, Constant(I32, dtype.itemsize), mask]
-    builder.writing(f"llvm.masked.store.{value.type.suffix}.p0", arguments)
+    elif isinstance(mask, First):
+        _store_parts(builder, value, pointer, dtype, mask.count)
+    else:
+        arguments = [value, pointer, Constant(I32, dtype.itemsize), mask]
+        builder.writing(f"llvm.masked.store.{value.type.suffix}.p0", arguments)
+
+
+def _store_parts(
+    builder: Builder, value: Value, pointer: Value, dtype: DType, count: Value
+) -> None:
+    """Writes the first `count` lanes: all, or a half and a quarter of them and so on, by the bits
+    of the number."""
+    lanes, size = value.type.lanes, dtype.itemsize
+
+    def is_set(bit: int) -> Value:
+        return builder.icmp_unsigned(
+            "!=", builder.and_(count, Constant(I32, bit)), Constant(I32, 0)
+        )
+
+    def part(first: int, count: int) -> Value:
+        if count == 1:
+            return builder.extract_element(value, Constant(I64, first))
+        which = shuffle_mask(tuple(range(first, first + count)))
+        return builder.shuffle_vector(value, zeros(value.type), which)
+
+    with builder.if_then(is_set(lanes)):
+        builder.store(value, pointer, size)
+    while lanes > 1:
+        lanes //= 2
+        low, high = part(0, lanes), part(lanes, lanes)
+        before = builder.block
+        with builder.if_then(is_set(lanes)):
+            builder.store(low, pointer, size)
+            ahead, inside = element(builder, pointer, Constant(I64, lanes), dtype), builder.block
+        value = builder.phi(low.type, (low, before), (high, inside))
+        pointer = builder.phi(POINTER, (pointer, before), (ahead, inside))
 
 
 def load_backwards(
@@ -211,6 +255,18 @@ def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:
     return found
 
 
+def interleaved_mask(builder: Builder, mask: Mask, count: int) -> list[Mask]:
+    """The masks of `count` interleaved vectors that all have this mask."""
+    if mask is None:
+        return [None] * count
+    if not isinstance(mask, First):
+        return [*interleaved(builder, [mask] * count)]
+    lanes = mask.type.lanes
+    elements = builder.mul(builder.zext(mask.count, I64), Constant(I64, count))
+    lefts = (builder.sub(elements, Constant(I64, i * lanes)) for i in range(count))
+    return [first_lanes(builder, left, lanes, parts=True) for left in lefts]
+
+
 def side_by_side(builder: Builder, vectors: list[Value]) -> Value:
     """Two, four, ... vectors concatenated to one."""
     while len(vectors) > 1:
@@ -249,10 +305,15 @@ def room(builder: Builder, dtype: DType, count: int) -> Value:
     return builder.alloca(memory_type(dtype, 1), count, 64)
 
 
-def first_lanes(builder: Builder, count: Value, lanes: int) -> Value:
-    """The mask of the lanes below `count`."""
+def first_lanes(builder: Builder, count: Value, lanes: int, parts: bool = False) -> Value:
+    """The mask of the lanes below `count`, which may be negative. With `parts`, stores write these
+    lanes in parts."""
     few = builder.trunc(builder.minimum(count, Constant(I64, lanes)), I32)
-    return builder.icmp_signed(">", splat(builder, few, lanes), lane_numbers(lanes, I32))
+    mask = builder.icmp_signed(">", splat(builder, few, lanes), lane_numbers(lanes, I32))
+    if not parts:
+        return mask
+    none = Constant(I32, 0)
+    return First(mask, builder.select(builder.icmp_signed("<", few, none), none, few))
 
 
 def full_mask(lanes: int) -> Value:

@@ -20,10 +20,11 @@ class Target(NamedTuple):
     """One level of a processor family.
 
     `width` is the vector width in bytes; `cpu` and `features` are LLVM's names. `masks`: loads and
-    stores under a mask are native for 4 and 8 byte elements; `small_masks`: also for smaller ones;
-    `rounds`: rounding to integers; `halves`: float16 conversion; `fma`: fused multiply-add;
-    `scales`: multiplying by powers of two, in whole vectors. `grid`: kernels are run by a grid of
-    threads, without vectors.
+    stores under a mask are native for 4 and 8 byte elements; `free_masks`: also for smaller ones,
+    and they take no longer than others. (With AVX2 masked loads take twice as long, and on some
+    processors masked stores take up to twenty times as long.) `rounds`: rounding to integers;
+    `halves`: float16 conversion; `fma`: fused multiply-add; `scales`: multiplying by powers of two,
+    in whole vectors. `grid`: kernels are run by a grid of threads, without vectors.
     """
 
     name: str
@@ -32,7 +33,7 @@ class Target(NamedTuple):
     cpu: str
     features: str
     masks: bool = False
-    small_masks: bool = False
+    free_masks: bool = False
     rounds: bool = False
     halves: bool = False
     fma: bool = False
@@ -46,7 +47,7 @@ class Target(NamedTuple):
     def has_masks_for(self, dtypes: Iterable[DType]) -> bool:
         """Whether loads and stores under a mask are native for all these dtypes."""
         least = min((dtype.itemsize for dtype in dtypes), default=4)
-        return self.masks and (self.small_masks or least >= 4)
+        return self.masks and (self.free_masks or least >= 4)
 
     @property
     def tensor_cores(self) -> bool:
@@ -122,7 +123,7 @@ TARGETS = {
     "avx512": Target(
         *("avx512", 64, _X86, "x86-64-v4", _AVX512),
         masks=True,
-        small_masks=True,
+        free_masks=True,
         rounds=True,
         halves=True,
         fma=True,

@@ -84,9 +84,9 @@ class Woven:
 
     def _columns(self, _start: Value, _stop: Value, bases: Bases) -> None:
         """All columns, at one position of the other outer dimensions."""
-        kernel, builder, analysis = self.kernel, self.builder, self.kernel.analysis
+        kernel, analysis = self.kernel, self.kernel.analysis
         given = kernel.access.print(analysis.row(), Site(kernel.access, bases), kernel.fixed)
-        mask = memory.first_lanes(builder, self.columns, self.lanes)
+        mask = kernel.first_lanes(self.columns, self.lanes)
         for stage in range(analysis.last + 2):
             site = Site(kernel.access, bases, i64(0), self.lanes, mask)
             given = kernel.access.print(analysis.point(stage, True), site, given)
