@@ -6,7 +6,7 @@ columns; `contract_dot` holds partial sums along k.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site
@@ -112,40 +112,35 @@ class Epilogue:
             self._row(iter(values[first : first + vectors]), bases, where[1], masks, lanes)
 
     def from_memory(self, sums: Value, width: int, rows: Range, columns: Range) -> None:
-        """Finishes a block of sums in memory, `width` per row."""
+        """Finishes a block of sums in memory, `width` per row. Where masks cost something, the
+        columns that fill no vector are finished one by one."""
         kernel, builder = self.kernel, self.kernel.builder
         lanes = min(kernel.lanes, width)
-        masks = kernel.masks(columns[1], width // lanes, lanes)
+        masks = kernel.masks(columns[1], width // lanes, lanes) if kernel.target.free_masks else []
+        filled = builder.and_(columns[1], i64(-lanes))
+        if width == lanes:  # which need not be a power of two
+            whole = builder.icmp_signed("==", columns[1], i64(width))
+            filled = builder.select(whole, columns[1], i64(0))
 
-        def each(finish: Callable[[Value, Bases], None]) -> None:
-            def row(index: Value) -> None:
-                line = kernel.at(sums, builder.mul(index, i64(width)))
-                finish(line, self._bases(builder.add(rows[0], index)))
+        def vectors(line: Value, bases: Bases) -> None:
+            values = (kernel.load(kernel.at(line, at), lanes) for at in range(0, width, lanes))
+            self._row(values, bases, columns[0], masks, lanes)
 
-            kernel.each(0, rows[1], 1, row)
+        def parts(line: Value, bases: Bases) -> None:
+            for first, end, count in ((i64(0), filled, lanes), (filled, columns[1], 1)):
 
-        def vectors(masks: list[Mask]) -> Callable[[Value, Bases], None]:
-            def finish(line: Value, bases: Bases) -> None:
-                values = (kernel.load(kernel.at(line, at), lanes) for at in range(0, width, lanes))
-                self._row(values, bases, columns[0], masks, lanes)
+                def finish(column: Value, count: int = count) -> None:
+                    value = kernel.load(kernel.at(line, column), count)
+                    self._row(iter([value]), bases, builder.add(columns[0], column), [None], count)
 
-            return finish
+                kernel.each(first, end, count, finish)
 
-        def singly(line: Value, bases: Bases) -> None:
-            def element(column: Value) -> None:
-                value = kernel.load(kernel.at(line, column), 1)
-                self._row(iter([value]), bases, builder.add(columns[0], column), [None], 1)
+        def row(index: Value) -> None:
+            line = kernel.at(sums, builder.mul(index, i64(width)))
+            finish = vectors if masks else parts
+            finish(line, self._bases(builder.add(rows[0], index)))
 
-            kernel.each(0, columns[1], 1, element)
-
-        if kernel.target.free_masks:
-            return each(vectors(masks))
-        whole = builder.icmp_signed("==", columns[1], i64(width))
-        with builder.if_else(whole) as (then, otherwise):
-            with then:
-                each(vectors([None] * len(masks)))
-            with otherwise:
-                each(vectors(masks) if kernel.has_masks else singly)
+        kernel.each(0, rows[1], 1, row)
 
     def _bases(self, row: Value) -> Bases:
         """The operands' addresses in a row."""

@@ -1,10 +1,8 @@
 """Loop programs to LLVM IR: the nest of loops around what `Printer` prints.
 
-Vectors are explicit. The loop along the vector first takes several vectors at a time, then single
-vectors under a mask (or single elements if the target has no masks), so nothing past an operand's
-end is accessed. Reductions keep several accumulators. Floating-point sums are computed in blocks
-(`reductions.in_blocks`), so that errors grow with the number of blocks, not of elements. The order
-of all this depends only on the extents.
+Vectors are explicit; the loop along them is in `vectors`. Reductions keep several accumulators.
+Floating-point sums are computed in blocks (`reductions.in_blocks`), so that errors grow with the
+number of blocks, not of elements. The order of all this depends only on the extents.
 """
 
 from __future__ import annotations
@@ -17,13 +15,14 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
 from gemel.codegen.analysis import Sweep
 from gemel.codegen.assembly import I1, Constant, Module, Value
-from gemel.codegen.frame import Body, Carried, Frame, i64
+from gemel.codegen.frame import Body, Carried, i64
 from gemel.codegen.largest import spared
 from gemel.codegen.program import ACROSS, CONTIGUOUS, INDEX, INPUT, OUTER, OUTPUT, Operand, Program
 from gemel.codegen.reductions import Accumulator, State, flatten, in_blocks, joined, unflatten
 from gemel.codegen.registers import splat
 from gemel.codegen.squares import Squares
 from gemel.codegen.target import Target
+from gemel.codegen.vectors import Vectors
 from gemel.dtype import DType
 
 #: How many rows ahead cache lines are prefetched if columns are reduced.
@@ -37,9 +36,6 @@ MANY, FAR = 1 << 18, 1 << 20
 
 #: The body of loops that carry nothing.
 Inside = Callable[[Bases], None]
-#: Some vectors from an index on: how many, with how many lanes, and where they end if they may
-#: reach past the end.
-Vectors = Callable[[Value, int, int, "Value | None", Carried], Carried]
 #: One inner position: maps its bases, its number and the states before it to those after it.
 Row = Callable[[Bases, Value, list[State]], list[State]]
 
@@ -51,14 +47,12 @@ class Reducer(NamedTuple):
     initial: list[State]
 
 
-class Loops(Frame):
+class Loops(Vectors):
     """The kernel of the schedules ``outer`` and ``inner``, without what `either` adds."""
 
     def __init__(self, program: Program, target: Target) -> None:
         super().__init__(spared(program), target)
         program = self.program
-        in_memory = (operand.dtype for operand in program.operands if operand.role != INDEX)
-        self.masks = self.lanes > 1 and target.has_masks_for(in_memory)
         #: Whether all arrays together have `MANY` elements, and how many rows each sweep goes over.
         self.many: Value = Constant(I1, 0)
         self._apart = i64(1)
@@ -122,65 +116,6 @@ class Loops(Frame):
 
         self.each(begin, end, 1, once)
 
-    def site(self, bases: Bases, index: Value, copy: int, lanes: int, stop: Value | None) -> Site:
-        """The `copy`th vector from an index on. If it may reach past `stop`, the lanes from there
-        on are masked."""
-        start = self.builder.add(index, i64(copy * lanes))
-        mask = None
-        if stop is not None:
-            mask = self.first_lanes(self.builder.sub(stop, start), lanes)
-        return Site(self.access, bases, start, lanes, mask)
-
-    def vector_loop(
-        self,
-        start: Value,
-        stop: Value,
-        copies: int,
-        carried: Carried,
-        body: Vectors,
-        reducer: Reducer | None = None,
-        tail: int = 1,
-        fewer: int = 0,
-    ) -> Carried:
-        """The loop along the vector: `body(index, copies, lanes, stop, carried)`.
-
-        Whole groups of `copies` vectors come first; with a `reducer` they start at 0 and are summed
-        in blocks. Of the rest, if `fewer` is not 0, whole groups of `fewer` vectors are next, then
-        single vectors, where masks cost something. What then remains is processed `tail` vectors at
-        a time under masks, or element by element if the target has none.
-        """
-
-        def call(count: int, lanes: int, end: Value | None = None) -> Body:
-            return lambda index, held: body(index, count, lanes, end, held)
-
-        if self.lanes == 1:
-            return self.loop(start, stop, i64(1), carried, call(1, 1))
-        size = copies * self.lanes
-        middle = self._last_whole(start, stop, size)
-        if reducer is not None:
-            carried = self.block_loop(middle, size, carried, call(copies, self.lanes), reducer, 1)
-        else:
-            carried = self.loop(start, middle, i64(size), carried, call(copies, self.lanes))
-        if fewer:
-            size = fewer * self.lanes
-            start, middle = middle, self._last_whole(middle, stop, size)
-            carried = self.loop(start, middle, i64(size), carried, call(fewer, self.lanes))
-        cheap = self.masks and (self.target.free_masks or tail > 1)
-        if copies > 1 and not cheap:
-            start, middle = middle, self._last_whole(middle, stop, self.lanes)
-            carried = self.loop(start, middle, i64(self.lanes), carried, call(1, self.lanes))
-        if self.masks:
-            step = i64(tail * self.lanes)
-            return self.loop(middle, stop, step, carried, call(tail, self.lanes, stop))
-        return self.loop(middle, stop, i64(1), carried, call(1, 1))
-
-    def _last_whole(self, start: Value, stop: Value, size: int) -> Value:
-        """The end of the whole blocks of `size` elements (a power of two)."""
-        builder = self.builder
-        whole = builder.and_(builder.sub(stop, start), i64(-size))
-        known = builder.select(builder.icmp_signed("<", stop, start), i64(0), whole)
-        return builder.add(start, known)
-
     # -- lanes along the last outer dimension -----------------------------------------------------
 
     def outer_row(self, start: Value, stop: Value, bases: Bases) -> None:
@@ -201,7 +136,8 @@ class Loops(Frame):
         pairs = self.program.inner > 0 and copies > 1
         fewer = 2 if pairs and writes else 0
         tail = 2 if pairs and not writes else 1
-        self.vector_loop(start, stop, copies, [], body, tail=tail, fewer=fewer)
+        writes = writes or not self.program.inner
+        self.vector_loop(start, stop, copies, [], body, tail=tail, fewer=fewer, writes=writes)
 
     def _are_many(self, above: int = 0) -> Value:
         """Whether the arrays have `MANY` elements, over the last outer and all inner dimensions,
@@ -491,5 +427,8 @@ class Loops(Frame):
             self.at_sites(sweep, now, one)
             return flatten(current)
 
-        finals = self.vector_loop(i64(0), extent, copies, flatten(states), body, reducer)
+        held = flatten(states)
+        writes = any(self.program.code[p].name == "store" for p in sweep.varying)
+        whole = partial(self.block_loop, reducer=reducer, levels=1)
+        finals = self.vector_loop(i64(0), extent, copies, held, body, whole, writes=writes)
         return unflatten(finals, states)

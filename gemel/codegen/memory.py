@@ -106,22 +106,20 @@ def store(
     if mask is None:
         builder.store(value, pointer, dtype.itemsize)
     elif isinstance(mask, First):
-        _store_parts(builder, value, pointer, dtype, mask.count)
+        _store_parts(builder, value, pointer, dtype, mask)
     else:
         arguments = [value, pointer, Constant(I32, dtype.itemsize), mask]
         builder.writing(f"llvm.masked.store.{value.type.suffix}.p0", arguments)
 
 
-def _store_parts(
-    builder: Builder, value: Value, pointer: Value, dtype: DType, count: Value
-) -> None:
-    """Writes the first `count` lanes: all, or a half and a quarter of them and so on, by the bits
-    of the number."""
+def _store_parts(builder: Builder, value: Value, pointer: Value, dtype: DType, mask: First) -> None:
+    """Writes the first lanes: all, or a half and a quarter of them and so on, by the bits of their
+    number."""
     lanes, size = value.type.lanes, dtype.itemsize
 
     def is_set(bit: int) -> Value:
         return builder.icmp_unsigned(
-            "!=", builder.and_(count, Constant(I32, bit)), Constant(I32, 0)
+            "!=", builder.and_(mask.count, Constant(I32, bit)), Constant(I32, 0)
         )
 
     def part(first: int, count: int) -> Value:
@@ -132,7 +130,7 @@ def _store_parts(
 
     with builder.if_then(is_set(lanes)):
         builder.store(value, pointer, size)
-    while lanes > 1:
+    while lanes > 2:
         lanes //= 2
         low, high = part(0, lanes), part(lanes, lanes)
         before = builder.block
@@ -141,6 +139,8 @@ def _store_parts(
             ahead, inside = element(builder, pointer, Constant(I64, lanes), dtype), builder.block
         value = builder.phi(low.type, (low, before), (high, inside))
         pointer = builder.phi(POINTER, (pointer, before), (ahead, inside))
+    with builder.if_then(is_set(1)):
+        builder.store(part(0, 1), pointer, size)
 
 
 def load_backwards(

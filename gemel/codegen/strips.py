@@ -17,10 +17,11 @@ from gemel.codegen import memory
 from gemel.codegen.access import Bases, Site, Values
 from gemel.codegen.assembly import Builder, Value
 from gemel.codegen.frame import Carried, i64
-from gemel.codegen.loops import MANY, Loops, Vectors
+from gemel.codegen.loops import MANY, Loops
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER
 from gemel.codegen.reductions import BLOCK, Accumulator, State, flatten, unflatten
 from gemel.codegen.registers import splat
+from gemel.codegen.vectors import SomeVectors
 from gemel.dtype import DType
 
 #: How many rows are read before the next columns: a power of two, at most a block of sums.
@@ -108,12 +109,13 @@ class Strips:
         def some(begin: Value) -> None:
             end = builder.minimum(builder.add(begin, i64(ROWS)), self.rows)
             vectors = self._vectors(begin, end, bases, row)
-            kernel.vector_loop(self.first, stop, copies, [], vectors, tail=min(copies, FEWER))
+            tail = min(copies, FEWER)
+            kernel.vector_loop(self.first, stop, copies, [], vectors, tail=tail, writes=False)
             self._end_blocks([one for one in states if one.kind.blocked], stop, end)
 
         kernel.each(0, self.rows, ROWS, some)
 
-    def _vectors(self, begin: Value, end: Value, bases: Bases, row: Values) -> Vectors:
+    def _vectors(self, begin: Value, end: Value, bases: Bases, row: Values) -> SomeVectors:
         """Reduces some rows of some vectors of a strip."""
         kernel, analysis, sweep = self.kernel, self.kernel.analysis, self.sweep
         count, reductions = len(self.states), list(self.states.values())
@@ -148,7 +150,7 @@ class Strips:
             kernel.access.print(analysis.point(1, True), site, {**given, **results})
             return []
 
-        if kernel.masks:  # one loop for whole and partial vectors: it is little of the work
+        if kernel.target.free_masks:  # one loop for whole and partial vectors: it is little work
             once = lambda index, held: body(index, 1, self.lanes, stop, held)  # noqa: E731
             kernel.loop(self.first, stop, self.lanes, [], once)
         else:
