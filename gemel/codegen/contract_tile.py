@@ -117,16 +117,16 @@ class Epilogue:
         kernel, builder = self.kernel, self.kernel.builder
         lanes = min(kernel.lanes, width)
         masks = kernel.masks(columns[1], width // lanes, lanes) if kernel.target.free_masks else []
-        filled = builder.and_(columns[1], i64(-lanes))
-        if width == lanes:  # which need not be a power of two
-            whole = builder.icmp_signed("==", columns[1], i64(width))
-            filled = builder.select(whole, columns[1], i64(0))
 
         def vectors(line: Value, bases: Bases) -> None:
             values = (kernel.load(kernel.at(line, at), lanes) for at in range(0, width, lanes))
             self._row(values, bases, columns[0], masks, lanes)
 
         def parts(line: Value, bases: Bases) -> None:
+            filled = builder.and_(columns[1], i64(-lanes))
+            if width == lanes:  # which need not be a power of two
+                whole = builder.icmp_signed("==", columns[1], i64(width))
+                filled = builder.select(whole, columns[1], i64(0))
             for first, end, count in ((i64(0), filled, lanes), (filled, columns[1], 1)):
 
                 def finish(column: Value, count: int = count) -> None:

@@ -22,7 +22,7 @@ from gemel.codegen.reductions import Accumulator, State, flatten, in_blocks, joi
 from gemel.codegen.registers import splat
 from gemel.codegen.squares import Squares
 from gemel.codegen.target import Target
-from gemel.codegen.vectors import Vectors
+from gemel.codegen.vectors import Rest, Vectors
 from gemel.dtype import DType
 
 #: How many rows ahead cache lines are prefetched if columns are reduced.
@@ -130,14 +130,20 @@ class Loops(Vectors):
             return []
 
         copies = self.outer_copies()
+        self.vector_loop(start, stop, copies, [], body, self._rest(copies))
+
+    def _rest(self, copies: int) -> Rest:
+        """How the vectors are computed that fill no whole group of `copies`."""
+        if not self.program.inner:
+            # If little is computed, code for pieces is shorter than for stores under masks.
+            little = copies > 2 or not self.masks
+            return Rest(pieces=little and not self.target.free_masks)
+        writes = any(o.role == OUTPUT and o.varies for o in self.program.operands)
+        if copies == 1:
+            return Rest(writes=writes)
         # A sweep along columns waits for memory, so a second vector takes no extra time. But if
         # rows are written, loads in the next row would wait for what a masked store leaves out.
-        writes = any(o.role == OUTPUT and o.varies for o in self.program.operands)
-        pairs = self.program.inner > 0 and copies > 1
-        fewer = 2 if pairs and writes else 0
-        tail = 2 if pairs and not writes else 1
-        writes = writes or not self.program.inner
-        self.vector_loop(start, stop, copies, [], body, tail=tail, fewer=fewer, writes=writes)
+        return Rest(fewer=2) if writes else Rest(tail=2, writes=False)
 
     def _are_many(self, above: int = 0) -> Value:
         """Whether the arrays have `MANY` elements, over the last outer and all inner dimensions,
@@ -430,5 +436,6 @@ class Loops(Vectors):
         held = flatten(states)
         writes = any(self.program.code[p].name == "store" for p in sweep.varying)
         whole = partial(self.block_loop, reducer=reducer, levels=1)
-        finals = self.vector_loop(i64(0), extent, copies, held, body, whole, writes=writes)
+        rest = Rest(writes=writes)
+        finals = self.vector_loop(i64(0), extent, copies, held, body, rest, whole)
         return unflatten(finals, states)

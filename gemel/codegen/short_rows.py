@@ -108,7 +108,7 @@ class ShortRows(Loops):
         """All vectors under masks, if there are masks: they cost little here and halve the code."""
         if not self.masks:
             return super().vector_loop(start, stop, copies, *others, **more)
-        carried, body = others
+        carried, body, *_ = others
         step = i64(copies * self.lanes)
         once = lambda index, held: body(index, copies, self.lanes, stop, held)  # noqa: E731
         return self.loop(start, stop, step, carried, once)

@@ -21,7 +21,7 @@ from gemel.codegen.loops import MANY, Loops
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER
 from gemel.codegen.reductions import BLOCK, Accumulator, State, flatten, unflatten
 from gemel.codegen.registers import splat
-from gemel.codegen.vectors import SomeVectors
+from gemel.codegen.vectors import Rest, SomeVectors
 from gemel.dtype import DType
 
 #: How many rows are read before the next columns: a power of two, at most a block of sums.
@@ -109,8 +109,8 @@ class Strips:
         def some(begin: Value) -> None:
             end = builder.minimum(builder.add(begin, i64(ROWS)), self.rows)
             vectors = self._vectors(begin, end, bases, row)
-            tail = min(copies, FEWER)
-            kernel.vector_loop(self.first, stop, copies, [], vectors, tail=tail, writes=False)
+            rest = Rest(tail=min(copies, FEWER), writes=False)
+            kernel.vector_loop(self.first, stop, copies, [], vectors, rest)
             self._end_blocks([one for one in states if one.kind.blocked], stop, end)
 
         kernel.each(0, self.rows, ROWS, some)

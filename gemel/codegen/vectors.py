@@ -7,6 +7,7 @@ something, in ever smaller parts, so that nothing past an operand's end is acces
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from gemel.codegen.access import Bases, Site
 from gemel.codegen.assembly import Value
@@ -14,11 +15,29 @@ from gemel.codegen.frame import Body, Carried, Frame, i64
 from gemel.codegen.program import INDEX, OUTPUT, STRIDED, Program
 from gemel.codegen.target import Target
 
+#: Pieces of vectors have a quarter of the lanes, but at least these.
+PIECE = 4
+
 #: Some vectors from an index on: how many, with how many lanes, and where they end if they may
 #: reach past the end.
 SomeVectors = Callable[[Value, int, int, "Value | None", Carried], Carried]
 #: A loop over whole groups from 0: up to where, the size of a group, what is carried, and the body.
 WholeLoop = Callable[[Value, int, Carried, Body], Carried]
+
+
+class Rest(NamedTuple):
+    """How the vectors are computed that fill no whole group.
+
+    Groups of `fewer` vectors come first, unless that is 0; then single vectors, if the body
+    `writes` and masks cost something. What then remains is computed `tail` vectors at a time under
+    masks. With `pieces`, or on targets without masks, it is computed element by element, with
+    `pieces` after some at a time.
+    """
+
+    tail: int = 1
+    fewer: int = 0
+    writes: bool = True
+    pieces: bool = False
 
 
 class Vectors(Frame):
@@ -47,18 +66,15 @@ class Vectors(Frame):
         copies: int,
         carried: Carried,
         body: SomeVectors,
+        rest: Rest | None = None,
         whole: WholeLoop | None = None,
-        tail: int = 1,
-        fewer: int = 0,
-        writes: bool = True,
     ) -> Carried:
         """The loop along the vector: `body(index, copies, lanes, stop, carried)`.
 
-        Whole groups of `copies` vectors come first, in the loop `whole` if there is one. Of the
-        rest, if `fewer` is not 0, whole groups of `fewer` vectors are next, then single vectors if
-        the body `writes` and masks cost something. What then remains is processed `tail` vectors at
-        a time under masks, or element by element if the target has none.
+        Whole groups of `copies` vectors come first, in the loop `whole` if there is one; then the
+        rest.
         """
+        rest = Rest() if rest is None else rest
 
         def call(count: int, lanes: int, end: Value | None = None) -> Body:
             return lambda index, held: body(index, count, lanes, end, held)
@@ -71,17 +87,18 @@ class Vectors(Frame):
             carried = whole(middle, size, carried, call(copies, self.lanes))
         else:
             carried = self.loop(start, middle, i64(size), carried, call(copies, self.lanes))
-        if fewer:
-            size = fewer * self.lanes
+        sizes = [rest.fewer * self.lanes] if rest.fewer else []
+        if copies > 1 and not (self.masks and (self.target.free_masks or not rest.writes)):
+            sizes.append(self.lanes)
+        if rest.pieces and self.lanes > PIECE:
+            sizes.append(max(PIECE, self.lanes // 4))
+        for size in sizes:
             start, middle = middle, self._last_whole(middle, stop, size)
-            carried = self.loop(start, middle, i64(size), carried, call(fewer, self.lanes))
-        cheap = self.masks and (self.target.free_masks or not writes)
-        if copies > 1 and not cheap:
-            start, middle = middle, self._last_whole(middle, stop, self.lanes)
-            carried = self.loop(start, middle, i64(self.lanes), carried, call(1, self.lanes))
-        if self.masks:
-            step = i64(tail * self.lanes)
-            return self.loop(middle, stop, step, carried, call(tail, self.lanes, stop))
+            step = call(max(1, size // self.lanes), min(size, self.lanes))
+            carried = self.loop(start, middle, i64(size), carried, step)
+        if self.masks and not rest.pieces:
+            size = rest.tail * self.lanes
+            return self.loop(middle, stop, i64(size), carried, call(rest.tail, self.lanes, stop))
         return self.loop(middle, stop, i64(1), carried, call(1, 1))
 
     def _last_whole(self, start: Value, stop: Value, size: int) -> Value:
