@@ -390,6 +390,8 @@ class _Drawing:
         draw, make = self.draw, self.make
         for _ in range(draw.randint(1, 3)):
             self._input()
+        if not self.inner and draw.randint(0, 3) == 0:
+            self._inputs_in_turns(draw.randint(2, 4), groups=draw.randint(1, 2))
         scalars: list[Any] = []
         for dtype in draw.choices((float64, int64), k=draw.randint(0, 2)):
             make.add(self.recorder.scalar(len(scalars), dtype), varies=False)
@@ -440,6 +442,25 @@ class _Drawing:
         self._operand(Operand(dtype, role, kind, varies), strides)
         value = self.recorder.load(len(self.operands) - 1, dtype)
         make.add(value, varies=varies)
+
+    def _inputs_in_turns(self, count: int, groups: int) -> None:
+        """Inputs whose elements are interleaved in memory."""
+        make, dtype = self.make, self.make.pick(self.make.kinds)
+        along = [make.pick((0, 1, 7)) for _ in range(self.rank)]
+        along[self.vector] = count
+        starts: list[tuple[int, int]] = []
+        for turn in range(count):
+            for group in range(groups):
+                if not turn:
+                    low, high = self._reached(along, False)
+                    self.memory.room(dtype, low, high + count)
+                    starts.append(self.memory.starts[-1])
+                else:
+                    number, start = starts[group]
+                    self.memory.starts.append((number, start + turn * dtype.itemsize))
+                operand = Operand(dtype, INPUT, INTERLEAVED, interleaved=(turn, count))
+                self._operand(operand, along)
+                make.add(self.recorder.load(len(self.operands) - 1, dtype), varies=False)
 
     def _reached(self, strides: Sequence[int], varies: bool) -> tuple[int, int]:
         seen = [s if varies or d < self.outer else 0 for d, s in enumerate(strides)]

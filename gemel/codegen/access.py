@@ -42,6 +42,8 @@ class Access:
         self.status: Any = None
         #: Vectors of interleaved outputs, held until there is one for each output.
         self.interleaved: dict[int, Value] = {}
+        #: Vectors of interleaved inputs, by where they have been read.
+        self.separated: dict[tuple[Any, ...], list[Value]] = {}
 
     def printer(self, lanes: int) -> Printer:
         """A printer of instructions on this many lanes."""
@@ -159,6 +161,8 @@ class Site:
         if operand.stride_class == PAIRED and lanes > 1:
             pointer = self._element(number, builder.mul(self.index, Constant(I64, 2)))
             return memory.load_every_other(builder, pointer, operand.dtype, lanes, mask)
+        if operand.stride_class == INTERLEAVED and lanes > 1:
+            return self._load_interleaved(number)
         if operand.stride_class == REVERSED and lanes > 1:
             return memory.load_backwards(builder, self._last(number), operand.dtype, lanes, mask)
         return self._scattered(number, self._offsets(number)).load()
@@ -182,6 +186,26 @@ class Site:
             self._store_interleaved(number, value)
         else:
             self._scattered(number, self._offsets(number)).store(value)
+
+    def _load_interleaved(self, number: int) -> Value:
+        """Reads all interleaved inputs together, unless this block has done so already."""
+        builder, dtype, lanes = self.builder, self.operands[number].dtype, self.lanes
+        turn, count = self.operands[number].interleaved or (0, 1)
+        together = self.access.program.turns(number)
+        # Those that are not needed have no base.
+        base = next(self.bases[i] for i in together if self.bases[i] is not None)
+        key = builder.block, together[0], base.text, self.index.text, lanes
+        there = self.access.separated
+        if key not in there:
+            own = self._element(number, builder.mul(self.index, Constant(I64, count)))
+            first = memory.element(builder, own, Constant(I64, -turn), dtype)
+            masks = memory.interleaved_mask(builder, self.mask, count)
+            starts = [Constant(I64, i * lanes) for i in range(count)]
+            pointers = [memory.element(builder, first, start, dtype) for start in starts]
+            pairs = zip(pointers, masks, strict=True)
+            vectors = [memory.load(builder, at, dtype, lanes, mask) for at, mask in pairs]
+            there[key] = memory.separated(builder, vectors)
+        return there[key][turn]
 
     def _store_interleaved(self, number: int, value: Value) -> None:
         """Holds a vector until there is one for each output, then writes all of them

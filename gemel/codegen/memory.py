@@ -255,6 +255,26 @@ def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:
     return found
 
 
+def separated(builder: Builder, vectors: list[Value]) -> list[Value]:
+    """As many vectors, the first of which has the elements 0, n, 2n and so on of n vectors."""
+    count, lanes = len(vectors), vectors[0].type.lanes
+    found = []
+    for turn in range(count):
+        sources = [divmod(turn + lane * count, lanes) for lane in range(lanes)]
+        whole = vectors[0]
+        for number, vector in enumerate(vectors):
+            # Elements of earlier vectors are in their places; those of the first vector get there
+            # together with those of the second.
+            mask = tuple(
+                (source if number == 1 else lane) if whose < number else lanes + source
+                for lane, (whose, source) in enumerate(sources)
+            )
+            if number:
+                whole = builder.shuffle_vector(whole, vector, shuffle_mask(mask))
+        found.append(whole)
+    return found
+
+
 def interleaved_mask(builder: Builder, mask: Mask, count: int) -> list[Mask]:
     """The masks of `count` interleaved vectors that all have this mask."""
     if mask is None:

@@ -10,6 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from gemel.codegen.channels import by_channel
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.program import (
     ACROSS,
@@ -322,8 +323,12 @@ class Nest:
         outer = [d for d, n in enumerate(self.shape) if d not in self.reduced and n != 1]
         inner = [d for d, n in enumerate(self.shape) if d in self.reduced and n != 1]
         once = [(1, [0] * len(self.operands))]
-        rows = self._merged(outer) or once
-        columns = self._merged(inner)
+        rows = self.merged(outer) or once
+        if len(rows) > 1 and not inner:
+            channels = by_channel(self, outer)
+            if channels is not None:
+                return channels.finish()
+        columns = self.merged(inner)
         if not columns and self._has("reduce", "scan"):
             columns = once
         along_inner = (
@@ -358,18 +363,31 @@ class Nest:
         return self._launch(program, rows, columns, integers)
 
     def _interleaved(self, strides: list[int]) -> dict[int, tuple[int, int]]:
-        """If the outputs are interleaved along the vector: for each its turn and their number."""
-        outputs = {i: p for i, (p, role, _, _) in enumerate(self.operands) if p and role == OUTPUT}
-        count, places = len(outputs), list(outputs.values())
+        """The operands that are interleaved along the vector, with their turns and their number:
+        all outputs, and inputs that lie together."""
         # The results of a row's reductions are written after the row's own elements.
-        if not 1 < count <= MOST_INTERLEAVED or self._has("reduce"):
+        if self._has("reduce", "scan"):
             return {}
-        alike = {(id(place.buffer), place.dtype, place.strides) for place in places}
-        order = [place.layout.offset - places[0].layout.offset for place in places]
-        steps = {strides[i] if type(strides[i]) is int else 0 for i in outputs}
-        if len(alike) > 1 or order != [*range(count)] or steps != {count}:
-            return {}
-        return {i: (number, count) for number, i in enumerate(outputs)}
+        outputs = [i for i, (_, role, _, _) in enumerate(self.operands) if role == OUTPUT]
+        together = sorted(self._turns(strides))
+        if any([*column] != sorted(column) for column in zip(*together, strict=False)):
+            together = []  # kernels recognise inputs that lie together by the order of their turns
+        kept = (turns for turns in together if turns[0] not in outputs or turns == outputs)
+        return {i: (n, len(turns)) for turns in kept for n, i in enumerate(turns)}
+
+    def _turns(self, strides: list[int]) -> Iterator[list[int]]:
+        """Operands of a role whose elements alternate along the vector, by their turn."""
+        known: dict[Any, list[int]] = {}
+        for i, (place, role, dtype, along) in enumerate(self.operands):
+            step = strides[i] if type(strides[i]) is int else 0
+            if place is not None and 1 < step <= MOST_INTERLEAVED:
+                known.setdefault((id(place.buffer), role, dtype, along, step), []).append(i)
+        for (*_, step), alike in known.items():
+            for first in range(0, len(alike) - len(alike) % step, step):
+                turns = alike[first : first + step]
+                offsets = [self.operands[i][0].layout.offset for i in turns]  # type: ignore[union-attr]
+                if all(same_for_all(offsets[0] + n, offset) for n, offset in enumerate(offsets)):
+                    yield turns
 
     def _launch(
         self, program: Program, rows: list[Loop], columns: list[Loop], integers: list[int]
@@ -425,7 +443,7 @@ class Nest:
         """Whether any instruction has one of these names."""
         return any(step.name in names for step in self.recorder.code)
 
-    def _merged(self, dimensions: list[int]) -> list[Loop]:
+    def merged(self, dimensions: list[int]) -> list[Loop]:
         """The loops along some dimensions."""
         running = [strides for _, _, _, strides in self.operands]
         return merged((self.shape[d], [strides[d] for strides in running]) for d in dimensions)

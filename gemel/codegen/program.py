@@ -351,6 +351,15 @@ class Program(_Program):
         """The dimension along which the vector runs when results are written."""
         return self.rank - 1 if self.vectors_along == INNER else self.outer - 1
 
+    def turns(self, number: int) -> list[int]:
+        """The inputs that are interleaved with this one, in the order of their turns. Several such
+        groups come in the same order in all turns."""
+        turn, count = self.operands[number].interleaved or (0, 1)
+        inputs = [(i, o.interleaved) for i, o in enumerate(self.operands) if o.role == INPUT]
+        groups = [[i for i, own in inputs if own == (n, count)] for n in range(count)]
+        place = groups[turn].index(number)
+        return [group[place] for group in groups]
+
     def known_stride(self, number: int, dimension: int) -> int | None:
         """An operand's stride along a dimension if its class determines it, else None. Kernels do
         not read known strides at run time."""

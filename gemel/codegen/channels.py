@@ -1,0 +1,93 @@
+"""Nests without their axis of channels: between images with channels last and with channels first.
+
+Where channels come first, each is a plane; where they are last, an image consists of pixels of
+three or four elements. A vector along such a short axis would be nearly empty, and one along a
+plane would read every third element. So the nest is written again without the axis, with operands
+of their own for each channel. Those of a pixel are interleaved: together they are whole vectors.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from gemel.codegen.program import INDEX, INPUT
+from gemel.codegen.values import Recorded
+from gemel.extent import same_for_all, seen
+from gemel.ir.layout import Layout
+
+if TYPE_CHECKING:
+    from gemel.codegen.nest import Nest
+
+#: The most channels, and the most instructions for all of them.
+MOST_CHANNELS, MOST_STEPS = 4, 64
+#: What reads or writes elsewhere than at the position, or fails.
+ELSEWHERE = {"gather", "scatter_add", "check"}
+
+
+def by_channel(nest: Nest, dimensions: list[int]) -> Nest | None:
+    """The same nest without an axis of channels; None if it has none between pixels and planes.
+
+    `dimensions` are its dimensions longer than 1, none of them reduced. The number of channels is
+    then the same for all calls.
+    """
+    most = min(MOST_CHANNELS, MOST_STEPS // len(nest.recorder.code))
+    few = {axis for axis in dimensions if seen(nest.shape[axis]) <= most}
+    names = {step.name for step in nest.recorder.code}
+    if not few or names & ELSEWHERE or any(role == INDEX for _, role, _, _ in nest.operands):
+        return None
+    for axis, along in _axes(nest, dimensions):
+        kinds = {_kind(nest, operand, axis, along) for operand in nest.operands}
+        if axis in few and kinds >= {"plane", "pixel"} and "" not in kinds:
+            return _without(nest, axis, along)
+    return None
+
+
+def _axes(nest: Nest, dimensions: list[int]) -> Iterator[tuple[int, int]]:
+    """What may be the axis of channels, and the last dimension along a plane."""
+    yield dimensions[-1], dimensions[-2]
+    for number in range(len(dimensions) - 1):
+        if len(nest.merged(dimensions[number + 1 :])) == 1:
+            yield dimensions[number], dimensions[-1]
+            return
+
+
+def _kind(nest: Nest, operand: tuple[Any, ...], axis: int, along: int) -> str:
+    """How an operand lies: a ``plane`` for each channel, or ``pixel`` after pixel; the ``same``
+    everywhere in a plane; empty for other ways."""
+    _, role, _, strides = operand
+    if _is(strides[along], 1):
+        return "plane"
+    if same_for_all(strides[along], nest.shape[axis]) and _is(strides[axis], 1):
+        return "pixel"
+    return "same" if role == INPUT and _is(strides[along], 0) else ""
+
+
+def _is(stride: Any, value: int) -> bool:
+    """Whether a stride has this value in all calls."""
+    return type(stride) is int and stride == value
+
+
+def _without(nest: Nest, axis: int, along: int) -> Nest:
+    """The nest written once for each channel."""
+    channels = int(nest.shape[axis])
+    found = type(nest)((*nest.shape[:axis], 1, *nest.shape[axis + 1 :]))
+    found.numbers, found.extras, found.parallel = nest.numbers, nest.extras, nest.parallel
+    numbers: dict[int, int] = {}
+    for channel in range(channels):
+        for number, (place, role, dtype, strides) in enumerate(nest.operands):
+            if channel and _is(strides[axis], 0):
+                continue  # all channels read the same
+            assert place is not None
+            offset = place.layout.offset + channel * strides[axis]
+            moved = place.at(Layout(place.shape, place.strides, offset))
+            if _kind(nest, nest.operands[number], axis, along) == "pixel":
+                strides = (*strides[:along], channels, *strides[along + 1 :])
+            numbers[number] = len(found.operands)
+            found.operands.append((moved, role, dtype, strides))
+        values: list[Recorded] = []
+        for step in nest.recorder.code:
+            attribute = step.attribute if step.operand is None else numbers[step.operand]
+            arguments = tuple(values[position] for position in step.arguments)
+            values.append(found.recorder.append(step.name, step.dtype, arguments, attribute))
+    return found
