@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 #: The most channels, and the most instructions for all of them.
 MOST_CHANNELS, MOST_STEPS = 4, 64
+#: The fewest places of a plane: with fewer, few vectors are whole.
+LEAST_PLACES = 32
 #: What reads or writes elsewhere than at the position, or fails.
 ELSEWHERE = {"gather", "scatter_add", "check"}
 
@@ -36,19 +38,22 @@ def by_channel(nest: Nest, dimensions: list[int]) -> Nest | None:
     names = {step.name for step in nest.recorder.code}
     if not few or names & ELSEWHERE or any(role == INDEX for _, role, _, _ in nest.operands):
         return None
-    for axis, along in _axes(nest, dimensions):
+    for axis, along, size in _axes(nest, dimensions):
         kinds = {_kind(nest, operand, axis, along) for operand in nest.operands}
-        if axis in few and kinds >= {"plane", "pixel"} and "" not in kinds:
+        suits = axis in few and seen(size) >= LEAST_PLACES
+        if suits and kinds >= {"plane", "pixel"} and "" not in kinds:
             return _without(nest, axis, along)
     return None
 
 
-def _axes(nest: Nest, dimensions: list[int]) -> Iterator[tuple[int, int]]:
-    """What may be the axis of channels, and the last dimension along a plane."""
-    yield dimensions[-1], dimensions[-2]
+def _axes(nest: Nest, dimensions: list[int]) -> Iterator[tuple[int, int, int]]:
+    """What may be the axis of channels, the last dimension along a plane, and its number of
+    places."""
+    yield dimensions[-1], dimensions[-2], nest.merged(dimensions[:-1])[-1][0]
     for number in range(len(dimensions) - 1):
-        if len(nest.merged(dimensions[number + 1 :])) == 1:
-            yield dimensions[number], dimensions[-1]
+        loops = nest.merged(dimensions[number + 1 :])
+        if len(loops) == 1:
+            yield dimensions[number], dimensions[-1], loops[0][0]
             return
 
 
