@@ -1,9 +1,10 @@
 """Kinds of recorded calls: an operation on inputs of certain specs, and its gradient.
 
-All calls of one kind share a `Recipe`: the gradient rule run once on placeholders, as a graph of
-ordinary operations. For ``sin(x)`` on float32[3] it is ``g * cos(x)`` with the inputs g and x. The
-backward pass runs a recipe operation by operation, or makes it part of a larger graph and compiles
-that. The recipe also says what has to be kept of a call: here the input x (`Kind.reads`).
+All calls of one kind share a `Pullback`: the gradient rule run once on placeholders, as a graph of
+ordinary operations from the gradients of the outputs to those of the inputs. For ``sin(x)`` on
+float32[3] it is ``g * cos(x)`` with the inputs g and x. The backward pass runs a pullback operation
+by operation, or makes it part of a larger graph and compiles that. The pullback also says what has
+to be kept of a call: here the input x (`Kind.reads`).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ class Kind:
         self.inputs = inputs
         self.outputs = outputs
         self.floating = tuple(spec.dtype.is_inexact for spec in outputs)
-        self._recipes: dict[Any, Recipe] = {}
+        self._pullbacks: dict[Any, Pullback] = {}
 
     def stand_ins(self, create_graph: bool) -> dict[Place, Entry]:
         """Placeholders for all that the gradient may read."""
@@ -66,20 +67,20 @@ class Kind:
         """
         raise NotImplementedError
 
-    def recipe(
+    def pullback(
         self, arrived: tuple[bool, ...], wanted: tuple[bool, ...], create_graph: bool = False
-    ) -> Recipe:
+    ) -> Pullback:
         """The gradients of the wanted inputs, where gradients of these outputs have arrived."""
         key = (arrived, wanted, create_graph)
-        found = self._recipes.get(key)
+        found = self._pullbacks.get(key)
         if found is None:
             with uncollected:
-                found = self._recipes[key] = Recipe(self, *key)
+                found = self._pullbacks[key] = Pullback(self, *key)
         return found
 
     def reads(self, wanted: tuple[bool, ...]) -> tuple[Place, ...]:
         """What a call has to save for the gradients of the wanted inputs."""
-        return self.recipe(self.floating, wanted).reads
+        return self.pullback(self.floating, wanted).reads
 
 
 class OperationKind(Kind):
@@ -182,18 +183,18 @@ def kind_of_specs(op: Op, inputs: tuple[Spec, ...], parameters: dict[str, Any]) 
     return found  # type: ignore[no-any-return]
 
 
-# --- recipes --------------------------------------------------------------------------------
+# --- pullbacks ------------------------------------------------------------------------------
 
 
 class Operation(NamedTuple):
-    """One operation of a recipe. `inputs` are positions in the list of all its values so far."""
+    """One operation of a pullback. `inputs` are positions in the list of all its values so far."""
 
     op: Op
     parameters: dict[str, Any]
     inputs: tuple[int, ...]
 
 
-class Recipe:
+class Pullback:
     """The gradient of a kind of call, as a graph and as a list of operations.
 
     `graph` takes the gradients that arrived, the kept arrays listed in `arrays` and the numbers
@@ -313,4 +314,4 @@ def _listed(graph: Graph) -> tuple[list[Operation], list[Any], list[int]]:
     return steps, constants, [slots[entry] for entry in graph.outputs]
 
 
-__all__ = ["Kind", "Place", "Recipe", "in_parts", "kind_of_call", "kind_of_specs"]
+__all__ = ["Kind", "Place", "Pullback", "in_parts", "kind_of_call", "kind_of_specs"]

@@ -121,13 +121,13 @@ def _one_by_one(
     arrived: dict[Any, Any],
     create_graph: bool,
 ) -> None:
-    for _, call, gs, recipe in backwards(calls, wanted, arrived, create_graph):
-        kept = map(call.tracked, recipe.arrays) if create_graph else call.arrays(recipe.arrays)
+    for _, call, gs, pullback in backwards(calls, wanted, arrived, create_graph):
+        kept = map(call.tracked, pullback.arrays) if create_graph else call.arrays(pullback.arrays)
         values = [*gs, *kept]
-        values += recipe.numbers(call)
+        values += pullback.numbers(call)
         with gs[0].device:
-            found = recipe.run(values)
-        for index, g in zip(recipe.targets, found, strict=True):
+            found = pullback.run(values)
+        for index, g in zip(pullback.targets, found, strict=True):
             arrive(arrived, call.sources[index], g)
         for index in range(len(call.kind.outputs)):
             if (id(call), index) not in ends:

@@ -27,7 +27,7 @@ from gemel.runtime.chain import Chain
 from gemel.runtime.files import digest
 from gemel.runtime.plans import plan_of
 from gemel.tape.clock_cache import ClockCache
-from gemel.tape.kinds import Recipe
+from gemel.tape.kinds import Pullback
 from gemel.tape.recording import Leaf
 from gemel.tape.steps import Step, Target, in_memory_order
 
@@ -44,16 +44,16 @@ class StepPlan:
         self.order: list[int] = []
         #: (target, number of row blocks) of each gradient the plan also returns in blocks.
         self.early: list[tuple[int, int]] = []
-        #: The calls whose saved arrays the gradient graph reads: (position in the step, recipe).
-        self.reads: list[tuple[int, Recipe]] = []
+        #: The calls whose saved arrays the gradient graph reads: (position in the step, pullback).
+        self.reads: list[tuple[int, Pullback]] = []
 
     def arguments(self, step: Step) -> list[Any]:
         """The arrays and numbers of a step with this structure that its gradient graph takes."""
         found = [head.gradient for head in step.heads if head.gradient is not None]
-        for position, recipe in self.reads:
+        for position, pullback in self.reads:
             call = step.calls[position]
-            found += map(in_memory_order, call.arrays(recipe.arrays))
-            found += recipe.numbers(call)
+            found += map(in_memory_order, call.arrays(pullback.arrays))
+            found += pullback.numbers(call)
         return found
 
     def run(self, values: list[Any]) -> Any:

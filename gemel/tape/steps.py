@@ -22,7 +22,7 @@ from gemel.ops.shape import transpose
 from gemel.runtime.files import digest
 from gemel.spec import Spec
 from gemel.tape.function import FunctionCall
-from gemel.tape.kinds import Recipe
+from gemel.tape.kinds import Pullback
 from gemel.tape.recording import Leaf, key_of, source_of
 from gemel.tape.views import inverse
 
@@ -165,11 +165,11 @@ class Step:
 
     def graph(
         self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]
-    ) -> tuple[list[Entry], list[Entry], list[tuple[int, Recipe]]]:
-        """The gradient graph: its inputs, the gradients of the targets, and the recipes it reads.
+    ) -> tuple[list[Entry], list[Entry], list[tuple[int, Pullback]]]:
+        """The gradient graph: its inputs, the gradients of the targets, and the pullbacks it reads.
 
         The inputs are the given gradients of heads, then, for each call from the last to the first,
-        what its recipe reads. The third result has (position of the call, recipe) for these.
+        what its pullback reads. The third result has (position of the call, pullback) for these.
         """
         inputs: list[Entry] = []
         arrived: dict[Any, Entry] = {}
@@ -180,16 +180,16 @@ class Step:
                 inputs.append(placeholder(spec))
                 arrive(arrived, source, inputs[-1])
         reads = []
-        for position, call, gs, recipe in backwards(self.calls, wanted, arrived):
-            reads.append((position, recipe))
-            given = recipe.graph.inputs[len(gs) :]
-            orders = [turned(call.kept(place).array) for place in recipe.arrays]
+        for position, call, gs, pullback in backwards(self.calls, wanted, arrived):
+            reads.append((position, pullback))
+            given = pullback.graph.inputs[len(gs) :]
+            orders = [turned(call.kept(place).array) for place in pullback.arrays]
             own = [_lying(entry.spec, order) for entry, order in zip_longest(given, orders)]
             inputs += own
             pairs = zip_longest(own, orders)
             seen = [e if order is None else transpose(e, axes=inverse(order)) for e, order in pairs]
-            found = inline(recipe.graph, (*gs, *seen))
-            for index, g in zip(recipe.targets, found, strict=True):
+            found = inline(pullback.graph, (*gs, *seen))
+            for index, g in zip(pullback.targets, found, strict=True):
                 arrive(arrived, call.sources[index], g)
         for target in targets:
             if target.key not in arrived:
@@ -254,8 +254,8 @@ def backwards(
     wanted: list[tuple[bool, ...]],
     arrived: dict[Any, Any],
     create_graph: bool = False,
-) -> Iterator[tuple[int, Any, list[Any], Recipe]]:
-    """The calls that gradients reach, last first: (position, call, gradients arrived, recipe)."""
+) -> Iterator[tuple[int, Any, list[Any], Pullback]]:
+    """The calls that gradients reach, last first: (position, call, gradients arrived, pullback)."""
     for position in range(len(calls) - 1, -1, -1):
         call, mask = calls[position], wanted[position]
         if True not in mask:
@@ -263,8 +263,8 @@ def backwards(
         gs = [arrived.get((id(call), index)) for index in range(len(call.kind.outputs))]
         present = tuple(g is not None for g in gs)
         if True in present:
-            recipe = call.kind.recipe(present, mask, create_graph)
-            yield position, call, [g for g in gs if g is not None], recipe
+            pullback = call.kind.pullback(present, mask, create_graph)
+            yield position, call, [g for g in gs if g is not None], pullback
 
 
 def _reached(sources: list[Any]) -> list[Any]:
