@@ -238,41 +238,29 @@ class Scattered(NamedTuple):
 def interleaved(builder: Builder, vectors: list[Value]) -> list[Value]:
     """As many vectors, in which the elements of the given vectors alternate."""
     count, lanes = len(vectors), vectors[0].type.lanes
-    found = []
-    for start in range(0, count * lanes, lanes):
-        sources = [divmod(start + lane, count) for lane in range(lanes)]
-        whole = vectors[0]
-        for number, vector in enumerate(vectors):
-            # Elements of earlier vectors keep their places; those of the first vector get theirs
-            # together with those of the second.
-            mask = tuple(
-                (source if number == 1 else lane) if whose < number else lanes + source
-                for lane, (source, whose) in enumerate(sources)
-            )
-            if number:
-                whole = builder.shuffle_vector(whole, vector, shuffle_mask(mask))
-        found.append(whole)
-    return found
+    parts = (range(start, start + lanes) for start in range(0, count * lanes, lanes))
+    return [_picked(builder, vectors, [(n % count, n // count) for n in part]) for part in parts]
 
 
 def separated(builder: Builder, vectors: list[Value]) -> list[Value]:
     """As many vectors, the first of which has the elements 0, n, 2n and so on of n vectors."""
     count, lanes = len(vectors), vectors[0].type.lanes
-    found = []
-    for turn in range(count):
-        sources = [divmod(turn + lane * count, lanes) for lane in range(lanes)]
-        whole = vectors[0]
-        for number, vector in enumerate(vectors):
-            # Elements of earlier vectors are in their places; those of the first vector get there
-            # together with those of the second.
-            mask = tuple(
-                (source if number == 1 else lane) if whose < number else lanes + source
-                for lane, (whose, source) in enumerate(sources)
-            )
-            if number:
-                whole = builder.shuffle_vector(whole, vector, shuffle_mask(mask))
-        found.append(whole)
-    return found
+    parts = (range(turn, count * lanes, count) for turn in range(count))
+    return [_picked(builder, vectors, [divmod(n, lanes) for n in part]) for part in parts]
+
+
+def _picked(builder: Builder, vectors: list[Value], sources: list[tuple[int, int]]) -> Value:
+    """A vector of elements of several vectors: for each lane the vector's number and its lane."""
+    whole, lanes = vectors[0], len(sources)
+    for number, vector in enumerate(vectors[1:], 1):
+        # Elements of earlier vectors keep their places; those of the first vector get theirs
+        # together with those of the second.
+        mask = tuple(
+            (source if number == 1 else lane) if whose < number else lanes + source
+            for lane, (whose, source) in enumerate(sources)
+        )
+        whole = builder.shuffle_vector(whole, vector, shuffle_mask(mask))
+    return whole
 
 
 def interleaved_mask(builder: Builder, mask: Mask, count: int) -> list[Mask]:
