@@ -64,6 +64,14 @@ def test_they_are_written_by_channel(written: list[bool], channels: int, target:
     assert True in written
 
 
+def test_one_plan_serves_images_of_all_sizes(written: list[bool]) -> None:
+    last = gemel.compile(lambda x: np.copy(x.transpose(LAST)))
+    for size in ((2, 11, 9), (3, 6, 43), (7, 33, 2), (5, 64, 64)):
+        x = images(3, size, "float32")
+        numpy.testing.assert_array_equal(last(np.array(x)).asnumpy(), x.transpose(LAST))
+    assert written.count(True) == 1
+
+
 def test_what_lies_alike_is_not_written_by_channel(written: list[bool]) -> None:
     x = np.ones((2, 5, 7, 3))
     gemel.compile(lambda x, y: x + y)(x, np.ones(3)).wait_to_read()

@@ -14,6 +14,7 @@ from plan_images import Read, closed_over
 
 import gemel
 from gemel import np, npx
+from gemel.codegen import nest
 from gemel.codegen.contract_plan import decided
 from gemel.codegen.contract_task import Task, bucket
 from gemel.codegen.target import host
@@ -54,6 +55,12 @@ class Loose:
         self._element_strides = strides
         self.dtype = dtype
         self._is_contiguous = Layout(shape, strides).contiguous
+
+
+@pytest.fixture(autouse=True)
+def without_channels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Write nothing by channel: such a plan serves one number of channels (`test_channels`)."""
+    monkeypatch.setattr(nest, "by_channel", lambda nest, dimensions: None)
 
 
 @pytest.fixture

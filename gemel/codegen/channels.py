@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from gemel.codegen.program import INDEX, INPUT
+from gemel.codegen.program import INDEX, INPUT, OUTPUT
 from gemel.codegen.values import Recorded
-from gemel.extent import same_for_all, seen
+from gemel.extent import same_for_all
 from gemel.ir.layout import Layout
+from gemel.ops.shape import MOST_INTERLEAVED
 
 if TYPE_CHECKING:
     from gemel.codegen.nest import Nest
@@ -24,25 +25,24 @@ MOST_CHANNELS, MOST_STEPS = 4, 64
 #: The fewest places of a plane: with fewer, few vectors are whole.
 LEAST_PLACES = 32
 #: What reads or writes elsewhere than at the position, or fails.
-ELSEWHERE = {"gather", "scatter_add", "check"}
+ELSEWHERE = ("gather", "scatter_add", "check")
 
 
 def by_channel(nest: Nest, dimensions: list[int]) -> Nest | None:
     """The same nest without an axis of channels; None if it has none between pixels and planes.
 
-    `dimensions` are its dimensions longer than 1, none of them reduced. The number of channels is
-    then the same for all calls.
+    `dimensions` are its dimensions longer than 1, none of them reduced. A nest without the axis
+    serves one number of channels.
     """
-    most = min(MOST_CHANNELS, MOST_STEPS // len(nest.recorder.code))
-    few = {axis for axis in dimensions if seen(nest.shape[axis]) <= most}
-    names = {step.name for step in nest.recorder.code}
-    if not few or names & ELSEWHERE or any(role == INDEX for _, role, _, _ in nest.operands):
+    if nest.has(*ELSEWHERE) or any(role == INDEX for _, role, _, _ in nest.operands):
         return None
+    most = min(MOST_CHANNELS, MOST_STEPS // len(nest.recorder.code))
     for axis, along, size in _axes(nest, dimensions):
         kinds = {_kind(nest, operand, axis, along) for operand in nest.operands}
-        suits = axis in few and seen(size) >= LEAST_PLACES
-        if suits and kinds >= {"plane", "pixel"} and "" not in kinds:
-            return _without(nest, axis, along)
+        if kinds >= {"plane", "pixel"} and "" not in kinds:
+            # Guards hold the answers only if there are planes and pixels.
+            suits = nest.shape[axis] <= most and size >= LEAST_PLACES
+            return _without(nest, axis, along) if suits else None
     return None
 
 
@@ -63,7 +63,7 @@ def _kind(nest: Nest, operand: tuple[Any, ...], axis: int, along: int) -> str:
     _, role, _, strides = operand
     if _is(strides[along], 1):
         return "plane"
-    if same_for_all(strides[along], nest.shape[axis]) and _is(strides[axis], 1):
+    if _is(strides[axis], 1) and strides[along] == nest.shape[axis]:
         return "pixel"
     return "same" if role == INPUT and _is(strides[along], 0) else ""
 
@@ -76,8 +76,7 @@ def _is(stride: Any, value: int) -> bool:
 def _without(nest: Nest, axis: int, along: int) -> Nest:
     """The nest written once for each channel."""
     channels = int(nest.shape[axis])
-    found = type(nest)((*nest.shape[:axis], 1, *nest.shape[axis + 1 :]))
-    found.numbers, found.extras, found.parallel = nest.numbers, nest.extras, nest.parallel
+    found = nest.empty((*nest.shape[:axis], 1, *nest.shape[axis + 1 :]))
     numbers: dict[int, int] = {}
     for channel in range(channels):
         for number, (place, role, dtype, strides) in enumerate(nest.operands):
@@ -96,3 +95,32 @@ def _without(nest: Nest, axis: int, along: int) -> Nest:
             arguments = tuple(values[position] for position in step.arguments)
             values.append(found.recorder.append(step.name, step.dtype, arguments, attribute))
     return found
+
+
+def interleaved_along(nest: Nest, strides: list[Any]) -> dict[int, tuple[int, int]]:
+    """The operands that are interleaved along the vector, with their turns and the number of those
+    that lie together: all outputs, and inputs. `strides` are those along the vector."""
+    # The results of a row's reductions are written after the row's own elements.
+    if nest.has("reduce", "scan"):
+        return {}
+    outputs = [i for i, (_, role, _, _) in enumerate(nest.operands) if role == OUTPUT]
+    together = sorted(_turns(nest, strides))
+    if any([*column] != sorted(column) for column in zip(*together, strict=False)):
+        together = []  # kernels recognise inputs that lie together by the order of their turns
+    kept = (turns for turns in together if turns[0] not in outputs or turns == outputs)
+    return {i: (n, len(turns)) for turns in kept for n, i in enumerate(turns)}
+
+
+def _turns(nest: Nest, strides: list[Any]) -> Iterator[list[int]]:
+    """Operands of one role whose elements alternate along the vector, by their turn."""
+    known: dict[Any, list[tuple[int, Any]]] = {}
+    for i, (place, role, dtype, along) in enumerate(nest.operands):
+        step = strides[i] if type(strides[i]) is int else 0
+        if place is not None and 1 < step <= MOST_INTERLEAVED:
+            key = id(place.buffer), role, dtype, along, step
+            known.setdefault(key, []).append((i, place.layout.offset))
+    for (*_, step), alike in known.items():
+        for start in range(0, len(alike) - len(alike) % step, step):
+            part = alike[start : start + step]
+            if all(same_for_all(part[0][1] + n, offset) for n, (_, offset) in enumerate(part)):
+                yield [i for i, _ in part]

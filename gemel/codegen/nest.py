@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
-from gemel.codegen.channels import by_channel
+from gemel.codegen.channels import by_channel, interleaved_along
 from gemel.codegen.lane import Lane, Recorder
 from gemel.codegen.program import (
     ACROSS,
@@ -33,7 +33,7 @@ from gemel.dtype import DType, bool_, float64, int64, uint64
 from gemel.extent import Dim, maximum, minimum, same_for_all, seen
 from gemel.ir.layout import Layout
 from gemel.ir.position import At
-from gemel.ops.shape import MOST_INTERLEAVED, reshaped_strides
+from gemel.ops.shape import reshaped_strides
 from gemel.spec import product
 
 #: The most elements of work in one tile: some tens of microseconds of simple arithmetic.
@@ -315,6 +315,12 @@ class Nest:
         """Adds to the element of an operand at the loop position + position x stride."""
         self.recorder.scatter_add(operand, self.extra(stride), position, value)
 
+    def empty(self, shape: tuple[int, ...]) -> Nest:
+        """A nest of this shape without operands and instructions, for the same values."""
+        found = Nest(shape)
+        found.numbers, found.extras, found.parallel = self.numbers, self.extras, self.parallel
+        return found
+
     # --- the program ------------------------------------------------------------------------
 
     def finish(self) -> Launch:
@@ -329,18 +335,18 @@ class Nest:
             if channels is not None:
                 return channels.finish()
         columns = self.merged(inner)
-        if not columns and self._has("reduce", "scan"):
+        if not columns and self.has("reduce", "scan"):
             columns = once
         along_inner = (
-            not self._has("scan")
+            not self.has("scan")
             and bool(inner)
             and (product(row[0] for row in rows) == 1 or max(self.reduced) == max([*outer, *inner]))
         )
         loops = rows + columns
         vector = len(loops) - 1 if along_inner else len(rows) - 1
-        across = len(rows) > 1 and not columns and not self._has("gather", "scatter_add")
+        across = len(rows) > 1 and not columns and not self.has("gather", "scatter_add")
         above = rows[-2] if across else None
-        interleaved = self._interleaved(loops[vector][1])
+        interleaved = interleaved_along(self, loops[vector][1])
         flat = along_inner and len(columns) == 1
         operands = []
         for i, (place, role, dtype, _) in enumerate(self.operands):
@@ -361,33 +367,6 @@ class Nest:
             integers += [strides[i] for _, strides in loops]
         integers += self.extras
         return self._launch(program, rows, columns, integers)
-
-    def _interleaved(self, strides: list[int]) -> dict[int, tuple[int, int]]:
-        """The operands that are interleaved along the vector, with their turns and their number:
-        all outputs, and inputs that lie together."""
-        # The results of a row's reductions are written after the row's own elements.
-        if self._has("reduce", "scan"):
-            return {}
-        outputs = [i for i, (_, role, _, _) in enumerate(self.operands) if role == OUTPUT]
-        together = sorted(self._turns(strides))
-        if any([*column] != sorted(column) for column in zip(*together, strict=False)):
-            together = []  # kernels recognise inputs that lie together by the order of their turns
-        kept = (turns for turns in together if turns[0] not in outputs or turns == outputs)
-        return {i: (n, len(turns)) for turns in kept for n, i in enumerate(turns)}
-
-    def _turns(self, strides: list[int]) -> Iterator[list[int]]:
-        """Operands of a role whose elements alternate along the vector, by their turn."""
-        known: dict[Any, list[int]] = {}
-        for i, (place, role, dtype, along) in enumerate(self.operands):
-            step = strides[i] if type(strides[i]) is int else 0
-            if place is not None and 1 < step <= MOST_INTERLEAVED:
-                known.setdefault((id(place.buffer), role, dtype, along, step), []).append(i)
-        for (*_, step), alike in known.items():
-            for first in range(0, len(alike) - len(alike) % step, step):
-                turns = alike[first : first + step]
-                offsets = [self.operands[i][0].layout.offset for i in turns]  # type: ignore[union-attr]
-                if all(same_for_all(offsets[0] + n, offset) for n, offset in enumerate(offsets)):
-                    yield turns
 
     def _launch(
         self, program: Program, rows: list[Loop], columns: list[Loop], integers: list[int]
@@ -439,7 +418,7 @@ class Nest:
         position = next(i for i, n in enumerate(known) if same_for_all(n, sizes[0]))
         return name, message.format(f"{{{position}}}")
 
-    def _has(self, *names: str) -> bool:
+    def has(self, *names: str) -> bool:
         """Whether any instruction has one of these names."""
         return any(step.name in names for step in self.recorder.code)
 
