@@ -171,3 +171,24 @@ def test_two_arrays_in_different_orders() -> None:
 
     found = gemel.compile(mixed)(np.array(x, dtype="float64"), np.array(y, dtype="float64"))
     numpy.testing.assert_array_equal(found.asnumpy(), mixed(x, y))
+
+
+def test_groups_of_several_sizes_in_different_orders() -> None:
+    p = numpy.tile(numpy.arange(8.0).reshape(2, 4), (1, 40))
+    x = numpy.tile(numpy.arange(12.0).reshape(2, 6), (1, 40))
+
+    def mixed(p: Any, x: Any, y: Any) -> Any:
+        total = p[:, ::2] + p[:, 1::2] + x[:, ::3] + x[:, 1::3] + y[:, ::3] + y[:, 1::3]
+        return total + 2 * y[:, 2::3] + 4 * x[:, 2::3]
+
+    given = p, x, x + 100
+    found = gemel.compile(mixed)(*(np.array(each, dtype="float64") for each in given))
+    numpy.testing.assert_array_equal(found.asnumpy(), mixed(*given))
+
+
+@pytest.mark.parametrize(
+    "shapes", [((0, 5), (0, 1)), ((5, 0), (1, 0)), ((40, 0), (1, 1)), ((0, 40), (1, 1))]
+)
+def test_no_channels(shapes: tuple[tuple[int, ...], ...]) -> None:
+    found = gemel.compile(lambda x, y: np.copy((x + y).T))(*map(np.zeros, shapes))
+    assert found.shape == (numpy.zeros(shapes[0]) + numpy.zeros(shapes[1])).T.shape

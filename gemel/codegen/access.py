@@ -194,7 +194,8 @@ class Site:
         together = self.access.program.turns(number)
         # Those that are not needed have no base.
         base = next(self.bases[i] for i in together if self.bases[i] is not None)
-        key = builder.block, together[0], base.text, self.index.text, lanes
+        masked = self.mask.text if self.mask is not None else ""
+        key = builder.block, together[0], base.text, self.index.text, masked, lanes
         there = self.access.separated
         if key not in there:
             own = self._element(number, builder.mul(self.index, Constant(I64, count)))

@@ -41,7 +41,7 @@ def by_channel(nest: Nest, dimensions: list[int]) -> Nest | None:
         kinds = {_kind(nest, operand, axis, along) for operand in nest.operands}
         if kinds >= {"plane", "pixel"} and "" not in kinds:
             # Guards hold the answers only if there are planes and pixels.
-            suits = nest.shape[axis] <= most and size >= LEAST_PLACES
+            suits = 1 < nest.shape[axis] <= most and size >= LEAST_PLACES
             return _without(nest, axis, along) if suits else None
     return None
 
@@ -104,10 +104,14 @@ def interleaved_along(nest: Nest, strides: list[Any]) -> dict[int, tuple[int, in
     if nest.has("reduce", "scan"):
         return {}
     outputs = [i for i, (_, role, _, _) in enumerate(nest.operands) if role == OUTPUT]
-    together = sorted(_turns(nest, strides))
-    if any([*column] != sorted(column) for column in zip(*together, strict=False)):
-        together = []  # kernels recognise inputs that lie together by the order of their turns
-    kept = (turns for turns in together if turns[0] not in outputs or turns == outputs)
+    found = sorted(_turns(nest, strides))
+    kept = [turns for turns in found if turns == outputs]
+    inputs = [turns for turns in found if turns[0] not in outputs]
+    for count in {len(turns) for turns in inputs}:
+        alike = [turns for turns in inputs if len(turns) == count]
+        # Kernels find the inputs that lie together by the order of each turn's inputs.
+        if all([*column] == sorted(column) for column in zip(*alike, strict=True)):
+            kept += alike
     return {i: (n, len(turns)) for turns in kept for n, i in enumerate(turns)}
 
 

@@ -113,8 +113,8 @@ def store(
 
 
 def _store_parts(builder: Builder, value: Value, pointer: Value, dtype: DType, mask: First) -> None:
-    """Writes the first lanes: all, or a half and a quarter of them and so on, by the bits of their
-    number."""
+    """Writes the first lanes of a power of two: all, or a half and a quarter of them and so on, by
+    the bits of their number."""
     lanes, size = value.type.lanes, dtype.itemsize
 
     def is_set(bit: int) -> Value:
