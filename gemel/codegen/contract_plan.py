@@ -70,7 +70,7 @@ SCRATCH = -1
 
 #: Up to this many rows windows are read without panels; the second if vectors have several parts,
 #: the third where masks cost something.
-FEW, FEW_OF_PARTS, FEW_UNDER_MASKS = 16, 10, 6
+FEW, FEW_OF_PARTS, FEW_UNDER_MASKS = 16, 10, 4
 #: How many vectors wide tiles are if each row of a is read once for all panels of a tile.
 WIDE = 8
 #: How much of k fits into the panels that the first rows make, see `panel_depth`.
