@@ -36,13 +36,16 @@ def by_channel(nest: Nest, dimensions: list[int]) -> Nest | None:
     """
     if nest.has(*ELSEWHERE) or any(role == INDEX for _, role, _, _ in nest.operands):
         return None
+    operands = [strides for _, _, _, strides in nest.operands]
+    if sum(any(_is(strides[axis], 1) for strides in operands) for axis in dimensions) < 2:
+        return None  # all that have neighbours have them along one axis
     most = min(MOST_CHANNELS, MOST_STEPS // len(nest.recorder.code))
     for axis, along, size in _axes(nest, dimensions):
-        kinds = {_kind(nest, operand, axis, along) for operand in nest.operands}
-        if kinds >= {"plane", "pixel"} and "" not in kinds:
+        kinds = [_kind(nest, operand, axis, along) for operand in nest.operands]
+        if {"plane", "pixel"} <= {*kinds} and "" not in kinds:
             # Guards hold the answers only if there are planes and pixels.
             suits = 1 < nest.shape[axis] <= most and size >= LEAST_PLACES
-            return _without(nest, axis, along) if suits else None
+            return _without(nest, axis, along, kinds) if suits else None
     return None
 
 
@@ -73,7 +76,7 @@ def _is(stride: Any, value: int) -> bool:
     return type(stride) is int and stride == value
 
 
-def _without(nest: Nest, axis: int, along: int) -> Nest:
+def _without(nest: Nest, axis: int, along: int, kinds: list[str]) -> Nest:
     """The nest written once for each channel."""
     channels = int(nest.shape[axis])
     found = nest.empty((*nest.shape[:axis], 1, *nest.shape[axis + 1 :]))
@@ -85,7 +88,7 @@ def _without(nest: Nest, axis: int, along: int) -> Nest:
             assert place is not None
             offset = place.layout.offset + channel * strides[axis]
             moved = place.at(Layout(place.shape, place.strides, offset))
-            if _kind(nest, nest.operands[number], axis, along) == "pixel":
+            if kinds[number] == "pixel":
                 strides = (*strides[:along], channels, *strides[along + 1 :])
             numbers[number] = len(found.operands)
             found.operands.append((moved, role, dtype, strides))
@@ -101,12 +104,12 @@ def interleaved_along(nest: Nest, strides: list[Any]) -> dict[int, tuple[int, in
     """The operands that are interleaved along the vector, with their turns and the number of those
     that lie together: all outputs, and inputs. `strides` are those along the vector."""
     # The results of a row's reductions are written after the row's own elements.
-    if nest.has("reduce", "scan"):
+    if nest.has("reduce"):
         return {}
     outputs = [i for i, (_, role, _, _) in enumerate(nest.operands) if role == OUTPUT]
     found = sorted(_turns(nest, strides))
     kept = [turns for turns in found if turns == outputs]
-    inputs = [turns for turns in found if turns[0] not in outputs]
+    inputs = [turns for turns in found if turns[0] not in outputs and not nest.has("scan")]
     for count in {len(turns) for turns in inputs}:
         alike = [turns for turns in inputs if len(turns) == count]
         # Kernels find the inputs that lie together by the order of each turn's inputs.

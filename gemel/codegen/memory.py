@@ -35,8 +35,8 @@ Mask = Value | None
 
 
 class First(Value):
-    """The mask of a vector's first lanes, and their number, an i32. Stores write these lanes in
-    parts, without the mask."""
+    """The mask of a vector's first lanes, and their number: an i32, of none if it is negative.
+    Stores write these lanes in parts, without the mask."""
 
     __slots__ = ("count",)
 
@@ -115,12 +115,11 @@ def store(
 def _store_parts(builder: Builder, value: Value, pointer: Value, dtype: DType, mask: First) -> None:
     """Writes the first lanes of a power of two: all, or a half and a quarter of them and so on, by
     the bits of their number."""
-    lanes, size = value.type.lanes, dtype.itemsize
+    lanes, size, none = value.type.lanes, dtype.itemsize, Constant(I32, 0)
+    number = builder.select(builder.icmp_signed("<", mask.count, none), none, mask.count)
 
     def is_set(bit: int) -> Value:
-        return builder.icmp_unsigned(
-            "!=", builder.and_(mask.count, Constant(I32, bit)), Constant(I32, 0)
-        )
+        return builder.icmp_unsigned("!=", builder.and_(number, Constant(I32, bit)), none)
 
     def part(first: int, count: int) -> Value:
         if count == 1:
@@ -270,7 +269,7 @@ def interleaved_mask(builder: Builder, mask: Mask, count: int) -> list[Mask]:
     if not isinstance(mask, First):
         return [*interleaved(builder, [mask] * count)]
     lanes = mask.type.lanes
-    elements = builder.mul(builder.zext(mask.count, I64), Constant(I64, count))
+    elements = builder.mul(builder.sext(mask.count, I64), Constant(I64, count))
     lefts = (builder.sub(elements, Constant(I64, i * lanes)) for i in range(count))
     return [first_lanes(builder, left, lanes, parts=True) for left in lefts]
 
@@ -318,10 +317,7 @@ def first_lanes(builder: Builder, count: Value, lanes: int, parts: bool = False)
     lanes in parts."""
     few = builder.trunc(builder.minimum(count, Constant(I64, lanes)), I32)
     mask = builder.icmp_signed(">", splat(builder, few, lanes), lane_numbers(lanes, I32))
-    if not parts:
-        return mask
-    none = Constant(I32, 0)
-    return First(mask, builder.select(builder.icmp_signed("<", few, none), none, few))
+    return First(mask, few) if parts else mask
 
 
 def full_mask(lanes: int) -> Value:

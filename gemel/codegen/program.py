@@ -53,8 +53,7 @@ ROOTS = WRITES | {"check"}
 #: The dimension of the rows in programs for tiles; columns follow.
 ROWS = 2
 #: Stride classes along the vector dimension. ACROSS: stride 1 along the dimension before. PAIRED:
-#: stride 2. REVERSED: stride -1. INTERLEAVED: inputs or outputs that
-#: together fill whole vectors.
+#: stride 2. REVERSED: stride -1. INTERLEAVED: inputs or outputs that together fill whole vectors.
 BROADCAST, CONTIGUOUS, STRIDED, ACROSS, PAIRED, REVERSED, INTERLEAVED = 0, 1, 2, 3, 4, 5, 6
 #: As the width of panels: it is known only when the kernel is called.
 ANY = 0
@@ -187,11 +186,10 @@ class Operand(NamedTuple):
     along any inner dimension (a reduced output does not). An `INTERLEAVED` operand has
     `interleaved`: its turn, and the number of those that lie together. An operand in panels has its
     lines (along dimension `panel[0]`) in groups of `panel[1]`: within a group they lie side by
-    side, and the stride is the distance between groups. If that is `ANY`, the last stride
-    gives the number. Similarly, the elements of each line along dimension `grouped[0]` lie side by
-    side in groups of `grouped[1]`. `beside` is the class along the last outer dimension, if the
-    vector runs along the only inner dimension: lanes may then lie across the rows instead
-    (`short_rows`).
+    side, and the stride is the distance between groups. If that is `ANY`, the last stride gives the
+    number. Similarly, the elements of each line along dimension `grouped[0]` lie side by side in
+    groups of `grouped[1]`. `beside` is the class along the last outer dimension, if the vector runs
+    along the only inner dimension: lanes may then lie across the rows instead (`short_rows`).
     """
 
     dtype: DType

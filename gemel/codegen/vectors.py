@@ -40,6 +40,9 @@ class Rest(NamedTuple):
     pieces: bool = False
 
 
+ORDINARY = Rest()
+
+
 class Vectors(Frame):
     """A frame with the loop along the vector."""
 
@@ -66,7 +69,7 @@ class Vectors(Frame):
         copies: int,
         carried: Carried,
         body: SomeVectors,
-        rest: Rest | None = None,
+        rest: Rest = ORDINARY,
         whole: WholeLoop | None = None,
     ) -> Carried:
         """The loop along the vector: `body(index, copies, lanes, stop, carried)`.
@@ -74,7 +77,6 @@ class Vectors(Frame):
         Whole groups of `copies` vectors come first, in the loop `whole` if there is one; then the
         rest.
         """
-        rest = Rest() if rest is None else rest
 
         def call(count: int, lanes: int, end: Value | None = None) -> Body:
             return lambda index, held: body(index, count, lanes, end, held)
