@@ -195,14 +195,17 @@ class Printer:
         return builder.phi(a.type, *results)
 
     def _scaled(self, step: Instruction, x: Value, shifted: Value) -> Value:
-        """x * 2**n, given n + `mathlib.MAGIC`."""
+        """x * 2**n, given n + `mathlib.EXPONENT`."""
         if not self.target.scales or self.lanes * step.dtype.itemsize != self.target.width:
             return self._expanded(step, [x, shifted])
-        n = self.builder.fsub(shifted, self._constant(step.dtype, mathlib.MAGIC[step.dtype]))
+        magic = self._constant(step.dtype, mathlib.EXPONENT[step.name][step.dtype])
+        n = self.builder.fsub(shifted, magic)
         kind, size = ("ps", I16) if step.dtype is dtypes.float32 else ("pd", I8)
         name = f"llvm.x86.avx512.mask.scalef.{kind}.512"
         every, rounding = Constant(size, -1), Constant(I32, 4)  # to nearest, as everywhere
         return self.builder.intrinsic(name, x.type, [x, n, x, every, rounding])
+
+    _scaled_down = _scaled
 
     def _maximum(self, step: Instruction, a: Value, b: Value) -> Value:
         return extreme(self.builder, step.dtype, "greater", a, b)

@@ -1,8 +1,8 @@
 """Simplifications where a row's maximum is subtracted from it: less work for the same numbers.
 
-The exponential of a - max(a) needs no upper bound. And if a NaN of `a` reaches everything that is
-written by another path (in softmax, through the sum of the exponentials), the maximum need not
-propagate NaN: its result matters only if there is no NaN.
+The exponential of a - max(a) needs no upper bound, nor does that of -abs(a). And if a NaN of `a`
+reaches everything that is written by another path (in softmax, through the sum of the
+exponentials), the maximum need not propagate NaN: its result matters only if there is no NaN.
 """
 
 from __future__ import annotations
@@ -20,20 +20,28 @@ def spared(program: Program) -> Program:
     same. Only the printed code changes; the cache key remains that of the original program."""
     code = list(program.code)
     for position, step in enumerate(code):
-        if step.name != "reduce" or step.attribute != "max" or step.dtype.kind != "f":
-            continue
-        for later in range(position + 1, len(code)):
-            if code[later].name == "exp" and _falls(code, code[later].arguments[0], position):
-                code[later] = code[later]._replace(name="exp_falling")
-        if _finds_nan(code, position):
+        if step.name == "exp" and _falls(code, step.arguments[0]):
+            code[position] = step._replace(name="exp_falling")
+    for position, step in enumerate(code):
+        if _is_largest(step) and _finds_nan(code, position):
             code[position] = step._replace(attribute="most")
     return program._replace(code=tuple(code)) if code != list(program.code) else program
 
 
-def _falls(code: list[Instruction], position: int, largest: int) -> bool:
-    """Whether this subtracts the maximum from the values that it is the maximum of."""
+def _is_largest(step: Instruction) -> bool:
+    return step.name == "reduce" and step.attribute == "max" and step.dtype.kind == "f"
+
+
+def _falls(code: list[Instruction], position: int) -> bool:
+    """Whether this is at most 0: it subtracts the maximum from the values that it is the maximum
+    of, or an absolute value from nothing."""
     step = code[position]
-    return step.name == "subtract" and step.arguments == (*code[largest].arguments, largest)
+    given = [code[argument] for argument in step.arguments]
+    if step.name == "negative":
+        return given[0].name == "absolute"
+    if step.name != "subtract" or not _is_largest(given[1]):
+        return False
+    return given[1].arguments == step.arguments[:1]
 
 
 def _finds_nan(code: list[Instruction], largest: int) -> bool:

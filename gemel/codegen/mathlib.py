@@ -30,13 +30,22 @@ from functools import cache
 from gemel import dtype as dtypes
 from gemel.codegen import angles, halves, powers, program, rounding, whole
 from gemel.codegen.lane import Lane, Recorded, Recorder
+from gemel.codegen.polynomials import polynomial
 from gemel.codegen.program import Instruction
-from gemel.codegen.rounding import exact_product, power_of_two, scale
+from gemel.codegen.rounding import BIAS, exact_product, power_of_two, scale
 from gemel.dtype import DType
 
 #: Adding and subtracting this rounds to an integer; after the addition, the low bits hold it.
 MAGIC = {dtypes.float32: 12582912.0, dtypes.float64: 6755399441055744.0}
 _MAGIC_BITS = {dtypes.float32: 0x4B400000, dtypes.float64: 0x4338000000000000}
+#: The same for integers that become exponents, by the instruction that multiplies by the power of
+#: two: the low bits then hold the bias of exponents, too. What is added to `MAGIC` is even, so that
+#: ties are rounded as they are there.
+_LIFT = 65
+EXPONENT = {
+    "scaled": {dtype: MAGIC[dtype] + 2 * bias for dtype, bias in BIAS.items()},
+    "scaled_down": {dtype: MAGIC[dtype] + bias + _LIFT for dtype, bias in BIAS.items()},
+}
 _WHOLE = {dtypes.float32: dtypes.int32, dtypes.float64: dtypes.int64}
 
 _LN2 = {
@@ -45,61 +54,6 @@ _LN2 = {
 }
 _LOG2E = 1.4426950408889634
 _INFINITY = float("inf")
-#: The coefficients of polynomials, the highest power first, by name and dtype.
-_POLYNOMIALS: dict[str, tuple[float, ...]] = {
-    # exp(r) in r, |r| <= ln(2) / 2, a minimax fit with the error 4e-9.
-    "exp float32": (1.3814320e-3, 8.3688510e-3, 4.1668400e-2, 1.6666520e-1, 4.9999994e-1, 1.0, 1.0),
-    "expm1 float32": (1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2,
-        1.6666665459e-1, 5.0000001201e-1),
-    "expm1 float64": (4.13813679705723846039e-08, -1.65339022054652515390e-06,
-        6.61375632143793436117e-05, -2.77777777770155933842e-03, 1.66666666666666019037e-01),
-    "log float32": (7.0376836292e-2, -1.1514610310e-1, 1.1676998740e-1, -1.2420140846e-1,
-        1.4249322787e-1, -1.6668057665e-1, 2.0000714765e-1, -2.4999993993e-1, 3.3333331174e-1),
-    "log float64": (1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01,
-        2.222219843214978396e-01, 2.857142874366239149e-01, 3.999999999940941908e-01,
-        6.666666666666735130e-01),
-    "tanh above float32": (-2.76076847742355e-16, 2.00018790482477e-13, -8.60467152213735e-11,
-        5.12229709037114e-08, 1.48572235717979e-05, 6.37261928875436e-04, 4.89352455891786e-03),
-    "tanh below float32": (1.19825839466702e-06, 1.18534705686654e-04, 2.26843463243900e-03,
-        4.89352518554385e-03),
-    "erf above float32": (-2.72614225801306e-10, 2.77068142495902e-08, -2.10102402082508e-06,
-        -5.69250639462346e-05, -7.34990630326855e-04, -2.95459980854025e-03, -1.60960333262415e-02),
-    "erf below float32": (-1.45660718464996e-05, -2.13374055278905e-04, -1.68282697438203e-03,
-        -7.37332916720468e-03, -1.42647390514189e-02),
-    "erf small float64": (-2.7835162072109212e-14, 4.4632242632864775e-13, -6.7113668551641105e-12,
-        9.422759064650411e-11, -1.2290555301717926e-09, 1.4807192815879218e-08,
-        -1.6365844691234924e-07, 1.6462114365889246e-06, -1.492565035840625e-05,
-        0.00012055332981789664, -0.0008548327023450852, 0.005223977625442188, -0.026866170645131252,
-        0.11283791670955126, -0.37612638903183754, 1.1283791670955126),
-    "erf large float64": (3.1748072326054664e-06, 2.1232092074477928e-06, -1.3654325542495626e-05,
-        -2.7774382054530996e-05, 2.7441861995265626e-05, 0.00017438571716283725,
-        4.356749676181802e-05, -0.0009819782602399512, -0.0008471441057996586, 0.006997461731016243,
-        0.003732892430097725, -0.07897858101377347, 0.24165819424228704, -0.42718584741398125,
-        0.2553956763105053),
-    "sine float32": (-1.9515295891e-4, 8.3321608736e-3, -1.6666654611e-1),
-    "sine float64": (1.58969099521155010221e-10, -2.50507602534068634195e-08,
-        2.75573137070700676789e-06, -1.98412698298579493134e-04, 8.33333333332248946124e-03,
-        -1.66666666666666324348e-01),
-    "cosine float32": (2.443315711809948e-5, -1.388731625493765e-3, 4.166664568298827e-2),
-    "cosine float64": (-1.13596475577881948265e-11, 2.08757232129817482790e-09,
-        -2.75573143513906633035e-07, 2.48015872894767294178e-05, -1.38888888888741095749e-03,
-        4.16666666666666019037e-02),
-    # log2((1 + s) / (1 - s)) / s - 2 / ln 2 in s**2, and (2**r - 1) / r; at Chebyshev points.
-    "log2 odd float32": (0.340727322770281, 0.4116728828331939, 0.5770835819540971,
-        0.9617966733594836),
-    "exp2 float32": (1.5461447e-4, 1.3390867e-3, 9.618057e-3, 5.550357e-2, 2.4022651e-1,
-        6.9314718e-1),
-}  # fmt: skip
-
-
-def polynomial(x: Recorded, name: str) -> Recorded:
-    """One of `_POLYNOMIALS`, by Horner's rule."""
-    xp = Lane(x.recorder)
-    first, *others = _POLYNOMIALS[f"{name} {x.dtype}"]
-    result = xp.full_like(x, first)
-    for coefficient in others:
-        result = xp.multiply_add(result, x, coefficient)
-    return result
 
 
 def _nearest(x: Recorded) -> tuple[Recorded, Recorded]:
@@ -114,33 +68,51 @@ def _unshifted(shifted: Recorded) -> tuple[Recorded, Recorded]:
 
 
 def scaled(xp: Lane, x: Recorded, shifted: Recorded) -> Recorded:
-    """x * 2**n, given n + `MAGIC` as from `_reduce_exp`."""
-    return scale(x, _unshifted(shifted)[1])
+    """x * 2**n, given n + `EXPONENT`; in two steps, so that results near both ends of the range are
+    right."""
+    bits = xp.reinterpret(shifted, _WHOLE[x.dtype])
+    half = bits >> 1
+    return x * _raised(half, x.dtype) * _raised(bits - half, x.dtype)
 
 
-def _scaled(x: Recorded, shifted: Recorded) -> Recorded:
-    """`scaled` as an instruction, which some processors have; it occurs only in this module."""
-    return x.recorder.append("scaled", x.dtype, (x, shifted))
+def scaled_down(xp: Lane, x: Recorded, shifted: Recorded) -> Recorded:
+    """x * 2**n for n of at most 0, given n + `EXPONENT`: lifted by so much that nothing is
+    subnormal, then lowered again, which rounds once."""
+    lifted = x * _raised(xp.reinterpret(shifted, _WHOLE[x.dtype]), x.dtype)
+    return lifted * 2.0**-_LIFT
 
 
-def _without_ln2(x: Recorded) -> tuple[Recorded, Recorded]:
-    """r and n + `MAGIC` with x = n ln 2 + r, |r| <= ln(2) / 2; float32."""
+def _raised(bits: Recorded, dtype: DType) -> Recorded:
+    """The power of two whose exponent, with its bias, is held by the low bits."""
+    return Lane(bits.recorder).reinterpret(bits << (dtype.digits - 1), dtype)
+
+
+def _scaled(x: Recorded, shifted: Recorded, how: str = "scaled") -> Recorded:
+    """`scaled` or `scaled_down` as an instruction, which some processors have; these occur only in
+    this module."""
+    return x.recorder.append(how, x.dtype, (x, shifted))
+
+
+def _without_ln2(x: Recorded, magic: float) -> tuple[Recorded, Recorded]:
+    """r and n + `magic` with x = n ln 2 + r, |r| <= ln(2) / 2; float32."""
     xp = Lane(x.recorder)
-    shifted = xp.multiply_add(x, _LOG2E, MAGIC[x.dtype])
-    real = shifted - MAGIC[x.dtype]
+    shifted = xp.multiply_add(x, _LOG2E, magic)
+    real = shifted - magic
     high, low = _LN2[x.dtype]
     return xp.multiply_add(real, -low, xp.multiply_add(real, -high, x)), shifted
 
 
-def _reduce_exp(x: Recorded, more: Recorded | None = None) -> tuple[Recorded, Recorded]:
-    """expm1(r) and n + `MAGIC` with x (+ more) = n ln 2 + r, |r| <= ln(2) / 2."""
+def _reduce_exp(
+    x: Recorded, magic: float, more: Recorded | None = None
+) -> tuple[Recorded, Recorded]:
+    """expm1(r) and n + `magic` with x (+ more) = n ln 2 + r, |r| <= ln(2) / 2."""
     xp = Lane(x.recorder)
     if x.dtype is dtypes.float32:
-        r, shifted = _without_ln2(x)
+        r, shifted = _without_ln2(x, magic)
         p = polynomial(r, "expm1")
         return xp.multiply_add(p, r * r, r), shifted
-    shifted = xp.multiply_add(x, _LOG2E, MAGIC[x.dtype])
-    real = shifted - MAGIC[x.dtype]
+    shifted = xp.multiply_add(x, _LOG2E, magic)
+    real = shifted - magic
     high, low = _LN2[x.dtype]
     first = x - real * high
     rest = real * low if more is None else real * low - more
@@ -158,22 +130,28 @@ def _clamp(xp: Lane, x: Recorded, low: float, high: float) -> Recorded:
 def exp(xp: Lane, x: Recorded) -> Recorded:
     """e**x; overflow gives inf, underflow subnormals and 0."""
     most = 89.0 if x.dtype is dtypes.float32 else 710.0
-    return exp_falling(xp, xp.where(x > most, most, x))
+    return _raising(xp, xp.where(x > most, most, x), "scaled")
 
 
 def exp_falling(xp: Lane, x: Recorded) -> Recorded:
     """`exp` of arguments that are at most 0, or NaN."""
+    return _raising(xp, x, "scaled_down")
+
+
+def _raising(xp: Lane, x: Recorded, how: str) -> Recorded:
+    """e**x; `how` names the instruction that multiplies by a power of two."""
+    magic = EXPONENT[how][x.dtype]
     if x.dtype is dtypes.float32:
-        r, n = _without_ln2(xp.where(x < -104.0, -104.0, x))
-        return _scaled(polynomial(r, "exp"), n)
-    p, n = _reduce_exp(xp.where(x < -746.0, -746.0, x))
-    return _scaled(p + 1, n)
+        r, n = _without_ln2(xp.where(x < -104.0, -104.0, x), magic)
+        return _scaled(polynomial(r, "exp"), n, how)
+    p, n = _reduce_exp(xp.where(x < -746.0, -746.0, x), magic)
+    return _scaled(p + 1, n, how)
 
 
 def expm1(xp: Lane, x: Recorded) -> Recorded:
     """e**x - 1, exact near 0."""
     low, high = (-30.0, 89.0) if x.dtype is dtypes.float32 else (-60.0, 710.0)
-    p, n = _reduce_exp(_clamp(xp, x, low, high))
+    p, n = _reduce_exp(_clamp(xp, x, low, high), MAGIC[x.dtype])
     # Half of 2**n (p + 1) - 1, because 2**n itself may overflow.
     half = power_of_two(_unshifted(n)[1] - 1, x.dtype)
     return xp.where(x == 0, x, (half * p + (half - 0.5)) * 2)
@@ -260,8 +238,8 @@ def _erf_64(xp: Lane, x: Recorded) -> Recorded:
     a = abs(x)
     small = x * polynomial(x * x, "erf small")
     b = xp.where(a > 6, 6, a)
-    p, n = _reduce_exp(-(b * b))
-    large = 1 - _scaled(p + 1, n) * polynomial((b - 2) / (b + 2), "erf large")
+    p, n = _reduce_exp(-(b * b), EXPONENT["scaled_down"][x.dtype])
+    large = 1 - _scaled(p + 1, n, "scaled_down") * polynomial((b - 2) / (b + 2), "erf large")
     return xp.where(a < 0.85, small, xp.copysign(large, x))
 
 
@@ -363,7 +341,8 @@ def _power_64(xp: Lane, a: Recorded, y: Recorded) -> Recorded:
     product, rest = exact_product(y, high)
     rest = rest + y * low
     clamped = _clamp(xp, product, -746.0, 710.0)
-    p, n = _reduce_exp(clamped, xp.where(clamped == product, rest, 0))
+    rest = xp.where(clamped == product, rest, 0)
+    p, n = _reduce_exp(clamped, EXPONENT["scaled"][a.dtype], rest)
     return _scaled(p + 1, n)
 
 
@@ -448,7 +427,8 @@ def power(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
 
 FUNCTIONS: dict[str, Callable[..., Recorded]] = {
     **{name: globals()[name] for name in program.FUNCTIONS},
-    **{f.__name__: f for f in (far_sine, exp_falling, power, scaled, power_common, power_short)},
+    **{f.__name__: f for f in (far_sine, exp_falling, power, power_common, power_short)},
+    **{f.__name__: f for f in (scaled, scaled_down)},
     **powers.FUNCTIONS,
     **rounding.FUNCTIONS,
     **halves.FUNCTIONS,

@@ -267,8 +267,9 @@ class Instruction(NamedTuple):
 
     The tables of `spelling` and `mathlib` use further instructions, which no program contains:
     `argument` (of the function), `quotient` (of integers, truncated, never by 0),
-    `shift_left_within` and `shift_right_within` (by less than the number of bits), `scaled` (by a
-    power of two) and `seldom` (the value of another function where a condition holds).
+    `shift_left_within` and `shift_right_within` (by less than the number of bits), `scaled` and
+    `scaled_down` (by a power of two) and `seldom` (the value of another function where a condition
+    holds).
 
     A value computed from a `reduce` (and from nothing that varies) is known once per outer
     position, and later varying instructions may use it: softmax is one program with two reductions.

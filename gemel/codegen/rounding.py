@@ -11,12 +11,13 @@ from gemel import dtype as dtypes
 from gemel.codegen.lane import Lane, Recorded
 from gemel.dtype import DType
 
-_BIAS = {dtypes.float32: 127, dtypes.float64: 1023}
+#: What is added to exponents in the bits of a number.
+BIAS = {dtypes.float32: 127, dtypes.float64: 1023}
 
 
 def power_of_two(n: Recorded, dtype: DType) -> Recorded:
     """2**n as `dtype`, for n within the range of normal exponents."""
-    return Lane(n.recorder).reinterpret((n + _BIAS[dtype]) << (dtype.digits - 1), dtype)
+    return Lane(n.recorder).reinterpret((n + BIAS[dtype]) << (dtype.digits - 1), dtype)
 
 
 def scale(x: Recorded, n: Recorded) -> Recorded:
@@ -91,9 +92,9 @@ def _significand(xp: Lane, a: Recorded, digits: int) -> tuple[Recorded, Recorded
     small = a < 2.2250738585072014e-308
     bits = xp.reinterpret(xp.where(small, a * 2.0**54, a), dtypes.int64)
     exponent = (bits >> 52) - xp.where(small, xp.constant(54, dtypes.int64), 0)
-    ones = (_BIAS[dtypes.float64] + digits) << 52
+    ones = (BIAS[dtypes.float64] + digits) << 52
     whole = xp.reinterpret((bits & (2**52 - 1)) | ones, dtypes.float64)
-    return whole, exponent - (_BIAS[dtypes.float64] + digits)
+    return whole, exponent - (BIAS[dtypes.float64] + digits)
 
 
 def _times_modulo(xp: Lane, a: Recorded, b: Recorded, n: Recorded, digits: int) -> Recorded:
