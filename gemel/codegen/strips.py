@@ -28,9 +28,9 @@ from gemel.dtype import DType
 ROWS = 8
 #: The most columns of a strip; and the most columns for which rows are not prefetched.
 COLUMNS, NARROW = 2048, 512
-#: How many vectors of a strip are processed at a time, counted over all reductions: COPIES if a row
-#: costs at most CHEAP operations, else FEWER.
-COPIES, CHEAP, FEWER = 16, 12, 4
+#: How many vectors of a strip are processed at a time, counted over all reductions: as many as half
+#: of the registers hold if a row costs at most CHEAP operations, else FEWER.
+CHEAP, FEWER = 12, 4
 #: The most reductions; the states of each take 8 to 48 KB of the stack.
 MOST = 4
 #: Two levels: blocks of sums, and blocks of blocks.
@@ -44,6 +44,7 @@ class Strips:
         self.kernel, self.lanes = kernel, kernel.lanes
         self.builder: Builder = kernel.builder
         self.rows = kernel.extents[-1]
+        self.copies = kernel.target.registers // 2
         self.sweep = kernel.analysis.sweeps[0]
         self.first = i64(0)  # the strip's first column
         self.states = {p: _States(self, kernel.reductions[p]) for p in self.sweep.reductions}
@@ -71,7 +72,7 @@ class Strips:
         for extent in others:
             elements = builder.mul(elements, extent)
         columns = others[-2] if len(others) > 1 else builder.sub(self.kernel.end, self.kernel.begin)
-        wide = builder.icmp_signed(">=", columns, i64(COPIES * self.lanes))
+        wide = builder.icmp_signed(">=", columns, i64(self.copies * self.lanes))
         high = builder.icmp_signed(">=", self.rows, i64(2 * ROWS))
         many = builder.icmp_signed(">=", elements, i64(MANY))
         return builder.and_(many, builder.and_(wide, high))
@@ -103,7 +104,7 @@ class Strips:
         """Reduces all rows of a strip."""
         kernel, builder, states = self.kernel, self.builder, list(self.states.values())
         cheap = kernel.analysis.cost(self.sweep.varying) <= CHEAP
-        copies = (COPIES if cheap else FEWER) // (1 << (len(states) - 1).bit_length())
+        copies = (self.copies if cheap else FEWER) // (1 << (len(states) - 1).bit_length())
         self._each([one.begin for one in states], stop)
 
         def some(begin: Value) -> None:

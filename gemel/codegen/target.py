@@ -50,6 +50,11 @@ class Target(NamedTuple):
         return self.masks and (self.free_masks or least >= 4)
 
     @property
+    def registers(self) -> int:
+        """How many vectors registers hold."""
+        return 32 if self.width == 64 or self.triple.startswith("aarch64") else 16
+
+    @property
     def tensor_cores(self) -> bool:
         """Whether a GPU multiplies pieces of matrices of two-byte floats by one instruction."""
         return self.grid and int(self.cpu.removeprefix("sm_")) >= 80
