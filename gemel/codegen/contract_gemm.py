@@ -278,13 +278,7 @@ class _MicroTile:
             self.below = self._below()
         elif self.far:
             self.next = self._next_panel(b, start)
-        if not self.guarded or kernel.target.free_masks:
-            return self._finish(self._sums(self.guarded))
-        with self.builder.if_else(self._is_wide()) as (then, otherwise):
-            with then:
-                self._finish(self._sums(False))
-            with otherwise:
-                self._finish(self._sums(True))
+        self._finish(self._sums())
 
     def _is_wide(self) -> Value:
         """Whether all columns of the micro-tile exist."""
@@ -297,24 +291,43 @@ class _MicroTile:
 
     # -- the sums ------------------------------------------------------------------------------
 
-    def _sums(self, guarded: bool) -> list[Value]:
-        """The sums, including those of earlier blocks of k. With `guarded`, no columns past the end
-        are read."""
-        kernel = self.kernel
+    def _sums(self) -> list[Value]:
+        """The sums, including those of earlier blocks of k. No element past the end of b is read:
+        where masks cost something, its last line is read under masks, and other lines run on into
+        the lines below them, in lanes that are not used."""
+        kernel, depth = self.kernel, self.depth[1]
         start = self._initial()
         if kernel.windows and self.feed is Feed.WALKED:
             return kernel.windows.walk(self.panel, self.where[1], self.depth, start, self._step)
-        masks = kernel.masks(self.columns, self.vectors, kernel.lanes) if guarded else None
+        masked = self.guarded and kernel.target.free_masks
+        masks = self._masks() if masked else None
 
         def steps(count: int) -> Body:
             return lambda k, total: self._steps(k, count, total, masks)
 
         start += [zeros(kernel.vector)] * len(kernel.sum.more) * self.vectors
-        bulk = self.builder.and_(self.depth[1], i64(-self.unroll))
+        stop = self._inner_lines() if self.guarded and not masked else depth
+        bulk = self.builder.and_(stop, i64(-self.unroll))
         middle = kernel.loop(0, bulk, self.unroll, start, steps(self.unroll))
         if self.unroll > 1:
-            middle = kernel.loop(bulk, self.depth[1], 1, middle, steps(1))
+            middle = kernel.loop(bulk, stop, 1, middle, steps(1))
+        if stop is not depth:
+            last = lambda k, total: self._steps(k, 1, total, self._masks())  # noqa: E731
+            middle = kernel.loop(stop, depth, 1, middle, last)
         return kernel.sum.settled(middle, self.vectors)
+
+    def _masks(self) -> Masks:
+        return self.kernel.masks(self.columns, self.vectors, self.kernel.lanes)
+
+    def _inner_lines(self) -> Value:
+        """How many lines of b may be read as if all columns existed: all if they do; else all but
+        the last, unless what is read past a line's end may reach past the end of the next."""
+        builder, (_, depth), none = self.builder, self.depth, i64(0)
+        past = builder.sub(i64(self.width), self.columns)
+        within = builder.icmp_signed("<=", past, self.kernel.b_stride)
+        within = builder.and_(within, builder.icmp_signed(">", depth, none))
+        inner = builder.select(within, builder.sub(depth, i64(1)), none)
+        return builder.select(builder.icmp_signed("==", past, none), depth, inner)
 
     def _initial(self) -> list[Value]:
         """Zero in the first block of k; in later blocks, the sums that the earlier ones stored."""
