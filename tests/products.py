@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
+import mmap
 from collections.abc import Sequence
 from math import prod
 from typing import Any, NamedTuple
+
+import numpy
 
 from gemel.codegen import contract
 from gemel.codegen.contract import ProductStep
@@ -12,7 +16,7 @@ from gemel.codegen.contract_task import WindowAxes
 from gemel.codegen.nest import stride_class
 from gemel.codegen.program import INPUT, OUTER, Instruction, Operand, Program
 from gemel.codegen.target import Target
-from gemel.dtype import DType
+from gemel.dtype import DType, bfloat16
 
 
 class Described(NamedTuple):
@@ -111,3 +115,15 @@ def steps(
     """The steps that compute a product; the arguments are those of `in_loops`."""
     program, integers = in_loops(product, (m, n, k), a, b, operands, batch, windows)
     return contract.steps(program, integers, product.lasts, target, often, windows)
+
+
+def at_the_end(elements: int, dtype: DType) -> Any:
+    """An array that ends before an unreadable page: a read past it would end the program."""
+    size = elements * dtype.itemsize
+    pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
+    memory = mmap.mmap(-1, pages + mmap.PAGESIZE)
+    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
+    libc = ctypes.CDLL(None, use_errno=True)
+    assert libc.mprotect(ctypes.c_void_p(base + pages), mmap.PAGESIZE, 0) == 0
+    kind = "uint16" if dtype is bfloat16 else dtype.name
+    return numpy.frombuffer(memory, kind, elements, pages - size)

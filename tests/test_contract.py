@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy
 import pytest
-from products import Described, in_loops, steps
+from products import Described, at_the_end, in_loops, steps
 
 from gemel.codegen import contract, contract_plan
 from gemel.codegen import target as targets
@@ -169,6 +169,31 @@ def test_random_sizes(dtype: DType, lasts: tuple[str, str], name: str) -> None:
     for seed in range(25):
         m, n, k = (sizes.randint(0, 70) for _ in range(3))
         check_product(dtype, name, (m, n, k), lasts, seed, pad=seed % 4)
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("b_kept", [float32, float64, float16, bfloat16], ids=str)
+def test_nothing_past_the_end_of_b_is_read(b_kept: DType, name: str) -> None:
+    """Lines other than the last may be read past their ends, but not past the end of b."""
+    dtype = float64 if b_kept is float64 else float32
+    target, generator = targets.TARGETS[name], numpy.random.default_rng(0)
+    for columns in range(1, 36):
+        m, k, pad = (5, 16, 40)[columns % 3], (1, 2, 7, 33)[columns % 4], columns % 5
+        a = filled(generator, (m, k), dtype)
+        b, b_stored = kept_as(filled(generator, (k, columns), dtype), b_kept)
+        stride = columns + pad
+        placed = at_the_end((k - 1) * stride + columns, b_kept)
+        lines = numpy.lib.stride_tricks.as_strided(
+            placed, (k, columns), (stride * placed.itemsize, placed.itemsize)
+        )
+        placed[:], lines[:] = 0x7FC0 if b_kept is bfloat16 else numpy.nan, b_stored
+        out = numpy.empty((m, columns), dtype.name)
+        contraction = plain(dtype)._replace(kept=(dtype, b_kept))
+        plan = steps(
+            contraction, target, m, columns, k, (k, 0, 0), (stride, 0, 0), [(columns, 1, 0, 0)]
+        )
+        run(plan, target, {"a": a, "b": placed, "operand 0": out})
+        numpy.testing.assert_allclose(out, a @ b, rtol=1e-4, atol=1e-5, err_msg=str(plan))
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import ctypes
-import mmap
 import random
 from typing import Any
 
 import numpy
 import pytest
-from products import steps
+from products import at_the_end, steps
 from test_contract import NAMES, filled, kept_as, native, plain, run  # noqa: F401 -- native is a fixture
 
 import gemel
@@ -21,18 +19,6 @@ from gemel.dtype import DType, bfloat16, float16, float32, float64
 from gemel.ir.layout import Layout, MixedStride, mixed_strides
 
 Axes = list[tuple[int, int]]
-
-
-def at_the_end(elements: int, dtype: DType) -> Any:
-    """An array that ends before an unreadable page: a read past it would end the program."""
-    size = elements * dtype.itemsize
-    pages = -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
-    memory = mmap.mmap(-1, pages + mmap.PAGESIZE)
-    base = ctypes.addressof(ctypes.c_char.from_buffer(memory))
-    libc = ctypes.CDLL(None, use_errno=True)
-    assert libc.mprotect(ctypes.c_void_p(base + pages), mmap.PAGESIZE, 0) == 0
-    kind = "uint16" if dtype is bfloat16 else dtype.name
-    return numpy.frombuffer(memory, kind, elements, pages - size)
 
 
 def laid_out(axes: Axes) -> int:

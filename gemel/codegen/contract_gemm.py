@@ -2,8 +2,7 @@
 
 The scheme is that of Goto and van de Geijn (Anatomy of High-Performance Matrix Multiplication,
 2008): one micro-tile of the result stays in registers while panels of ``a`` and ``b`` stream by.
-Panels are either packed beforehand (`contract_pack`) or made by the kernel itself, or the operand
-is read where it lies.
+Panels are packed beforehand (`contract_pack`), or made by the kernel itself, or not made at all.
 """
 
 from __future__ import annotations
@@ -29,15 +28,14 @@ Masks = list[Value | None] | None
 
 
 class Feed(Enum):
-    """What a micro-tile reads b from, one line for each k. All but `LYING` have a whole number of
-    vectors for each micro-tile, so nothing past the end is read."""
+    """What a micro-tile reads b from. All but `LYING` have a whole number of vectors for each
+    micro-tile, so nothing past the end is read."""
 
-    #: From b itself, which is contiguous along its columns. Masks protect what is past the end.
+    #: From b itself, which is contiguous along its columns.
     LYING = auto()
     #: From panels that an earlier step has made, in the dtype in which they are stored.
     PACKED = auto()
-    #: From panels that this kernel has made on its stack. They hold factors, which need no cast,
-    #: and they are in a near cache, so they are not prefetched.
+    #: From panels that this kernel has made on its stack: of factors, in a near cache.
     MADE = auto()
     #: From windows, whose vectors are assembled again for each k.
     WALKED = auto()
@@ -292,9 +290,9 @@ class _MicroTile:
     # -- the sums ------------------------------------------------------------------------------
 
     def _sums(self) -> list[Value]:
-        """The sums, including those of earlier blocks of k. No element past the end of b is read:
-        where masks cost something, its last line is read under masks, and other lines run on into
-        the lines below them, in lanes that are not used."""
+        """The sums, including those of earlier blocks of k. No element past the end of b is read.
+        Where masks cost something, only its last line is read under masks; what is read past the
+        end of another line is in lanes that are not used."""
         kernel, depth = self.kernel, self.depth[1]
         start = self._initial()
         if kernel.windows and self.feed is Feed.WALKED:
@@ -320,14 +318,13 @@ class _MicroTile:
         return self.kernel.masks(self.columns, self.vectors, self.kernel.lanes)
 
     def _inner_lines(self) -> Value:
-        """How many lines of b may be read as if all columns existed: all if they do; else all but
-        the last, unless what is read past a line's end may reach past the end of the next."""
-        builder, (_, depth), none = self.builder, self.depth, i64(0)
+        """How many lines of b may be read as if all columns existed: all if they do, else all but
+        the last. None if what is read past the end of a line may reach past that of the next."""
+        kernel, builder, depth = self.kernel, self.builder, self.depth[1]
         past = builder.sub(i64(self.width), self.columns)
-        within = builder.icmp_signed("<=", past, self.kernel.b_stride)
-        within = builder.and_(within, builder.icmp_signed(">", depth, none))
-        inner = builder.select(within, builder.sub(depth, i64(1)), none)
-        return builder.select(builder.icmp_signed("==", past, none), depth, inner)
+        within = builder.icmp_signed("<=", past, kernel.b_stride)
+        inner = builder.select(within, builder.sub(depth, i64(1)), i64(0))
+        return builder.select(self._is_wide(), depth, kernel.maximum(inner, i64(0)))
 
     def _initial(self) -> list[Value]:
         """Zero in the first block of k; in later blocks, the sums that the earlier ones stored."""
