@@ -177,7 +177,8 @@ def print_worst(
     worst = [[row[0], f"{100 * share:.0f} %", *row[1:]] for share, row in sorted(rows)[:10]]
     print_rows(["", "of floor", "gemel, us", "floor, us", "x torch"], worst)
     print_kinds([(shape, share) for (shape, _), share in zip(kept, shares, strict=True)])
-    figures = [f"{100 * lowest(shares, part):.0f} %" for part in (0.5, 0.1, 0)] if shares else []
+    parts = (0.5, 0.1, 0)
+    figures = [f"{100 * lowest(shares, part):.0f} %" if shares else "failed" for part in parts]
     ratios = [float(row[-1]) for _, row in rows if row[-1]]
     return [kind.name, str(len(shares)), *figures, f"{lowest(ratios, 0.5):.2f}" if ratios else ""]
 
