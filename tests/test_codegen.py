@@ -410,10 +410,13 @@ def test_power(kind: Any, target: str) -> None:
     y[:10000] = source.uniform(-40000, 40000, 10000)
     x[10000:20000] = source.uniform(0.5, 2, 10000)
     y[10000:20000] = source.uniform(-126, 126, 10000)
+    # The polynomial of the logarithm is least exact near the root of one half.
+    x[20000:30000] = source.uniform(0.69, 0.72, 10000)
+    y[20000:30000] = source.uniform(-1, 1, 10000) * (1900 if kind is F64 else 220)
     with numpy.errstate(all="ignore"):
         expected = numpy.power(x.astype(numpy.longdouble), y)
     worst = error(apply(lambda xp, a, b: xp.power(a, b), target, x, y), expected)
-    assert worst <= (1.3e-7 if kind is F32 else 1.5e-15), worst
+    assert worst <= (1.4e-7 if kind is F32 else 1.2e-15), worst
     awkward = [0.0, -0.0, 1, -1, 2, -2, 3, -3, 0.5, -0.5, 1.5, -1.5, math.inf, -math.inf, math.nan]
     awkward += [1e30, -1e30, 1e-30, 7, -7, 100, -100]
     pairs = numpy.array(list(itertools.product(awkward, awkward)), kind.name)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from gemel.codegen.lane import Lane, Recorded
 
 #: The coefficients of polynomials, the highest power first, by name and dtype.
@@ -53,8 +55,18 @@ _POLYNOMIALS: dict[str, tuple[float, ...]] = {
 
 def polynomial(x: Recorded, name: str) -> Recorded:
     """One of `_POLYNOMIALS`, by Horner's rule."""
+    return _by_horner(x, _POLYNOMIALS[f"{name} {x.dtype}"])
+
+
+def polynomial_after(x: Recorded, name: str) -> tuple[float, Recorded]:
+    """The constant c of one of `_POLYNOMIALS`, and p(x), where the polynomial is c + x p(x)."""
+    *others, constant = _POLYNOMIALS[f"{name} {x.dtype}"]
+    return constant, _by_horner(x, others)
+
+
+def _by_horner(x: Recorded, coefficients: Sequence[float]) -> Recorded:
     xp = Lane(x.recorder)
-    first, *others = _POLYNOMIALS[f"{name} {x.dtype}"]
+    first, *others = coefficients
     result = xp.full_like(x, first)
     for coefficient in others:
         result = xp.multiply_add(result, x, coefficient)
