@@ -17,7 +17,12 @@ BIAS = {dtypes.float32: 127, dtypes.float64: 1023}
 
 def power_of_two(n: Recorded, dtype: DType) -> Recorded:
     """2**n as `dtype`, for n within the range of normal exponents."""
-    return Lane(n.recorder).reinterpret((n + BIAS[dtype]) << (dtype.digits - 1), dtype)
+    return raised(n + BIAS[dtype], dtype)
+
+
+def raised(bits: Recorded, dtype: DType) -> Recorded:
+    """The power of two whose exponent, with its bias, is held by the low bits."""
+    return Lane(bits.recorder).reinterpret(bits << (dtype.digits - 1), dtype)
 
 
 def scale(x: Recorded, n: Recorded) -> Recorded:
