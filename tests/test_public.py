@@ -147,9 +147,74 @@ def test_families_most_programs_do_not_use_are_imported_when_asked_for() -> None
 @pytest.mark.parametrize(
     "asks",
     ["np.linalg.norm(x)", "npx.topk(x)", "gluon.nn.Conv2D(1, 3)", "x.clip(0, 1)", "dir(np)",
-     "gemel.compile(lambda v: v.cumsum())(x)", "numpy.sort(x)",
+     "gemel.compile(lambda v: v.cumsum())(x)", "numpy.sort(x)", "x.sort()", "x.imag",
      "pickle.loads(pickle.dumps(np.sort))"],
 )  # fmt: skip
 def test_each_first_use_of_a_lazy_name_works(asks: str) -> None:
     head = "import pickle, numpy, gemel\nfrom gemel import gluon, np, npx\nx = np.ones((4,))\n"
     assert run(f"{head}{asks}\ntell(done=True)")["done"]
+
+
+def test_families_are_imported_until_the_name_is_found() -> None:
+    found = run(
+        """
+        from gemel import np, npx
+
+        def late():
+            names = ("convolution", "fourier", "sorting")
+            return [name for name in names if "gemel.ops." + name in sys.modules]
+
+        stages = [late()]
+        npx.convolution
+        stages.append(late())
+        np.fft
+        stages.append(late())
+        dir(np)
+        tell(stages=[*stages, late()])
+        """
+    )
+    every = ["convolution", "fourier", "sorting"]
+    assert found["stages"] == [[], every[:1], every[:2], every]
+
+
+def test_a_family_that_another_thread_is_importing_is_waited_for(tmp_path: Path) -> None:
+    """A name may be there before what belongs to it: the thread that asks gets all of it."""
+    (tmp_path / "slow_family.py").write_text(
+        "import sys\n"
+        "from gemel.ir.declare import elementwise\n"
+        "@elementwise(public='np')\n"
+        "def slowly(xp, x):\n"
+        "    'The same numbers.'\n"
+        "    return x\n"
+        "begun, go_on = sys.events\n"
+        "begun.set()\n"
+        "go_on.wait(60)\n"
+        "@slowly.facade\n"
+        "def _(x, more=1):\n"
+        "    return slowly(x)\n"
+    )
+    found = run(
+        f"""
+        import threading
+        from gemel import np
+        from gemel.ir.late import later
+
+        sys.path.insert(0, {str(tmp_path)!r})
+        sys.events = begun, go_on = threading.Event(), threading.Event()
+        later("slow_family", "never_there")
+        got = []
+        threads = [threading.Thread(target=lambda: got.append(np.slowly)) for _ in range(3)]
+        threads[0].start()
+        begun.wait(60)
+        for thread in threads[1:]:
+            thread.start()
+        threads[1].join(0.2)
+        early = len(got)
+        go_on.set()
+        for thread in threads:
+            thread.join(60)
+        whole = [float(each(np.ones(()), more=2)) for each in got]
+        tell(early=early, whole=whole)
+        """
+    )
+    assert (found["early"], found["whole"]) == (0, [1.0, 1.0, 1.0])

@@ -7,14 +7,7 @@ from importlib import import_module
 from typing import Any
 
 from gemel.errors import ShapeError
-from gemel.ir.late import load
-from gemel.ir.protocols import NAMESPACES, NumpyProtocols
-
-
-def _np(name: str) -> Any:
-    """A function of `gemel.np`."""
-    load()
-    return NAMESPACES["np"][name]
+from gemel.ir.protocols import NumpyProtocols, own
 
 
 class Flat:
@@ -103,11 +96,11 @@ class ElementMethods(NumpyProtocols):
 
     def put(self: Any, indices: Any, values: Any, mode: str = "raise") -> None:
         """Write values at positions of the flattened array: see `np.put`."""
-        _np("put")(self, indices, values, mode)
+        own("np", "put")(self, indices, values, mode)
 
     def partition(self: Any, kth: Any, axis: int = -1) -> None:
         """Partially sort each row along an axis in place: see `np.partition`."""
-        self[...] = _np("partition")(self, kth, axis)
+        self[...] = own("np", "partition")(self, kth, axis)
 
     def as_np_ndarray(self: Any) -> Any:
         """The same elements with NumPy's methods: this array itself, if it has those."""

@@ -27,8 +27,15 @@ def named(function: Callable[..., Any]) -> Callable[..., Any]:
 def call(name: str, *inputs: Any, **parameters: Any) -> Any:
     """Apply the operation called `name`."""
     if name not in REGISTRY:
-        load()
+        load(lambda: name in REGISTRY)
     return REGISTRY[name](*inputs, **parameters)
+
+
+def face(name: str) -> Any:
+    """The function that users call for the operation called `name`."""
+    if name not in REGISTRY:
+        load(lambda: name in REGISTRY)
+    return REGISTRY[name].face
 
 
 def given_shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
@@ -98,23 +105,19 @@ class WrittenMethods(ElementMethods):
     @property
     def real(self) -> Any:
         """The real parts; of real numbers the array itself."""
-        load()
-        return REGISTRY["real"].face(self)
+        return face("real")(self)
 
     @real.setter
     def real(self, value: Any) -> None:
-        load()
         call("set_part", self, value, "real")
 
     @property
     def imag(self) -> Any:
         """The imaginary parts; of real numbers zeros."""
-        load()
-        return REGISTRY["imag"].face(self)
+        return face("imag")(self)
 
     @imag.setter
     def imag(self, value: Any) -> None:
-        load()
         call("set_part", self, value, "imag")
 
     def reshape(self, *shape: Any, order: str = "C", **options: Any) -> Any:
@@ -122,7 +125,7 @@ class WrittenMethods(ElementMethods):
         if order == "C" and not options:
             return call("reshape", self, shape=given_shape(shape))
         chosen = (given_shape(shape),) if shape else ()
-        return REGISTRY["reshape"].face(self, *chosen, order=order, **options)
+        return face("reshape")(self, *chosen, order=order, **options)
 
     def transpose(self, *axes: Any) -> Any:
         """The axes in another order, reversed by default."""
@@ -137,12 +140,12 @@ class WrittenMethods(ElementMethods):
         """All elements in one dimension, as a view where possible."""
         if order == "C":
             return call("reshape", self, shape=(-1,))
-        return REGISTRY["reshape"].face(self, -1, order=order)
+        return face("reshape")(self, -1, order=order)
 
     def sort(self, axis: int = -1, **options: Any) -> None:
         """Put each row along an axis in order, in place. `np.sort` leaves the array as it is."""
         whole: Any = self
-        whole[...] = REGISTRY["sort"].face(self, axis, **options)
+        whole[...] = face("sort")(self, axis, **options)
 
     def compress(self, condition: Any, axis: int | None = None, out: Any = None) -> Any:
         """The slices along an axis where a condition holds: see `np.compress`."""

@@ -458,7 +458,7 @@ class Op(_core.OpBase, RuleDecorators):
 def find(name: str) -> Op:
     """The operation called `name`. Raises `UnknownNameError`, suggesting the nearest."""
     if name not in REGISTRY:
-        load()
+        load(lambda: name in REGISTRY)
     found = REGISTRY.get(name)
     if isinstance(found, Op):
         return found

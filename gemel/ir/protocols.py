@@ -131,11 +131,11 @@ def _called(
     NumPy's is also called if gemel's raises `TypeError`: for text, dates or None, of which gemel
     has no arrays.
     """
-    own = _own(home, name)
-    if own is None or not _takes(own, inputs, keywords):
+    ours = own(home, name)
+    if ours is None or not _takes(ours, inputs, keywords):
         return by_numpy(numpys, inputs, keywords)
     try:
-        return own(*inputs, **keywords)
+        return ours(*inputs, **keywords)
     except TypeError as error:
         refused = error
     try:
@@ -175,11 +175,11 @@ def _leaves(value: Any) -> Iterator[Any]:
         yield value
 
 
-def _own(home: str, name: str | None) -> Any:
+def own(home: str, name: str | None) -> Any:
     """gemel's function of a name, also one that is imported lazily; None if there is none."""
     held = NAMESPACES.get(home, {})
     if name is not None and name not in held:
-        load()
+        load(lambda: name in held)
     return held.get(name or "")
 
 
@@ -215,4 +215,4 @@ def _written(name: str, out: tuple[Any, ...], found: Any, casting: Any) -> Any:
     return given_back if len(out) > 1 else given_back[0]
 
 
-__all__ = ["NAMESPACES", "NumpyProtocols", "as_numpy"]
+__all__ = ["NAMESPACES", "NumpyProtocols", "as_numpy", "own"]

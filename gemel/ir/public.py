@@ -64,13 +64,15 @@ def lookup(
     if name in numpys:
         whole = import_module(module.replace("gemel.np", "numpy"))
         return scope.setdefault(name, getattr(whole, name))
-    load()
-    inner = {each: scope[each] for each in modules}
-    held = {**others, **inner, **NAMESPACES[module.removeprefix("gemel.")]}
+    if name in modules:
+        return import_module(f"{module}.{name}")
+    declared = NAMESPACES[module.removeprefix("gemel.")]
+    load(lambda: name in declared or name in others)
+    held = {**others, **declared}
     if name == "__all__":
-        return sorted((*held, *numpys))
+        return sorted((*held, *modules, *numpys))
     if name not in held:
-        raise unknown_attribute(module, name, (*held, *numpys))
+        raise unknown_attribute(module, name, (*held, *modules, *numpys))
     return scope.setdefault(name, held[name])
 
 
@@ -88,7 +90,7 @@ class LateMethod:
         self.name = name
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
-        load()
+        load(lambda: vars(ArrayMethods)[self.name] is not self)
         if vars(ArrayMethods)[self.name] is self:
             raise AttributeError(f"no family of operations has the method {self.name!r}")
         return getattr(owner if instance is None else instance, self.name)

@@ -16,7 +16,7 @@ from gemel.ir.current import current_trace
 from gemel.ir.philox import words
 from gemel.ir.public import NAMESPACES, function
 from gemel.ir.trace import StateArray
-from gemel.ops import choices
+from gemel.ops import choices, distributions  # noqa: F401 -- they declare what is drawn
 from gemel.ops.elementwise import add, copy
 from gemel.ops.random import drawing_from
 from gemel.ops.shape import operand

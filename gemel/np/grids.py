@@ -9,13 +9,13 @@ from typing import Any
 from gemel.device import beside, beside_arrays
 from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER
-from gemel.ir.late import load
-from gemel.ir.public import NAMESPACES, Array, function
+from gemel.ir.public import Array, function
 from gemel.np.creation import arange, asarray, linspace, ones
 from gemel.np.queries import shape as shape_of
 from gemel.ops.arrange import broadcast_shapes, meshgrid
 from gemel.ops.logic import equal
-from gemel.ops.shape import concatenate, operand, operands, reshape, stack
+from gemel.ops.selection import take_along_axis
+from gemel.ops.shape import broadcast_to, concatenate, operand, operands, reshape, stack
 from gemel.ops.sorting import argsort
 from gemel.spec import normalize_axis
 
@@ -179,8 +179,7 @@ class broadcast:  # noqa: N801 -- NumPy's name
             self.size *= extent
 
     def __iter__(self) -> Iterator[tuple[Any, ...]]:
-        load()
-        spread = (NAMESPACES["np"]["broadcast_to"](x, self.shape) for x in self._arrays)
+        spread = (broadcast_to(x, shape=self.shape) for x in self._arrays)
         return zip(*(x.reshape(-1).tolist() for x in spread), strict=True)
 
 
@@ -210,9 +209,10 @@ def lexsort(keys: Any, axis: int = -1) -> Array:
         raise ShapeError("lexsort: needs at least one key")
     axis = normalize_axis("lexsort", axis, rows[0].ndim)
     order = argsort(rows[0], axis=axis, descending=False)
-    take = NAMESPACES["np"]["take_along_axis"]
     for row in rows[1:]:
-        order = take(order, argsort(take(row, order, axis), axis=axis, descending=False), axis)
+        sorted_so_far = take_along_axis(row, order, axis=axis)
+        places = argsort(sorted_so_far, axis=axis, descending=False)
+        order = take_along_axis(order, places, axis=axis)
     return order
 
 
