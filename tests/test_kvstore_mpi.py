@@ -201,6 +201,12 @@ def test_a_worker_that_dies_between_two_blocks(agreed, words, tmp_path, monkeypa
         assert re.search(words, one["text"])
 
 
+@pytest.mark.parametrize("sockets", ["", "none"])
+def test_a_program_that_ends_first_does_what_it_has_issued(sockets, tmp_path, monkeypatch):
+    monkeypatch.setenv("GEMEL_SOCKETS", sockets)
+    assert found(tmp_path, 3, "ending") == [[3.0] * 4, "ended", "ended"]
+
+
 # ---- what can go wrong
 
 PROBLEMS = [

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,8 +18,6 @@ URGENT = 1 << 20
 REASON = 0.2
 #: The tag of measurements; no step has it (`gemel.kvstore.step_schedules`).
 MEASURED = 0
-#: Seconds between two checks, at exit, whether all sums have arrived.
-LOOKING = 1e-3
 
 
 class State(NamedTuple):
@@ -58,6 +55,8 @@ class BucketSender:
         self._rank, self._limit = rank, limit
         self._lock = threading.Lock()
         self._sent = {"requests": 0, "groups": 0, "bytes": 0}
+        #: How many sums the engine has, measurements included.
+        self._begun = 0
         self._troubled = math.inf
         #: The counters at the start of counting, after the measurements.
         self._before = state_of(courier)
@@ -75,7 +74,10 @@ class BucketSender:
         tag, name, item, priority, *_ = bucket
         number = self._courier.number(tag, name, item, priority)
         with npx.priority(URGENT):
-            return self._desk.issue(number, name, arrays, specs)
+            made: tuple[Any, ...] = self._desk.issue(number, name, arrays, specs)
+        with self._lock:
+            self._begun += 1
+        return made
 
     def summed(self, row: Any) -> Any:
         """Sum the rows of all workers right now, to measure how long it takes.
@@ -103,10 +105,10 @@ class BucketSender:
         if count := self._sent["groups"]:
             found["by lines"] = found.get("by lines", 0.0) + count
 
-    def wait(self, useless: Callable[[], object]) -> None:
-        """Wait until all sums have arrived, or cannot arrive any more."""
-        while not useless() and state_of(self._courier).open:
-            time.sleep(LOOKING)
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether a sum that was issued has not arrived; its arrays may not even be ready."""
+        return state_of(self._courier).sums < self._begun
 
     @property
     def brought(self) -> int:

@@ -91,6 +91,8 @@ class World:
         self._issued: dict[int, Request] = {}
         self._turns: dict[Any, int] = {}
         self._numbers = 0
+        #: How many requests the engine has.
+        self._begun = 0
         self._stores = 0
         #: Requests that have started here and are not done.
         self._open: dict[Any, _Task] = {}
@@ -152,6 +154,8 @@ class World:
             result = (array._code, shape) if array is not None else (uint8.code, (1,))
         with npx.priority(URGENT):
             (made,) = self._desk.issue(number, f"kvstore {kind}, {name}", arrays, [result])
+        with self._lock:
+            self._begun += 1
         return made
 
     def check(self, name: str) -> None:
@@ -177,12 +181,13 @@ class World:
         return found
 
     def close(self) -> None:
-        """At exit, wait until all workers are here, or one has failed."""
+        """At exit, do what is issued, on whose sums others count; then wait until all workers are
+        here, or one has failed."""
         if os.getpid() != self.process:
             return
         reason = getattr(sys, "last_type", None)
-        if reason is None and self.sender is not None:
-            self.sender.wait(lambda: self.broken)
+        while reason is None and not self.broken and self._is_unfinished():
+            time.sleep(PATIENT)
         note = "" if reason is None else f"with {reason.__name__}"
         last = None
         with contextlib.suppress(WorkersError):  # the job has failed already
@@ -193,6 +198,11 @@ class World:
             with contextlib.suppress(GemelError):
                 last.wait_to_read()  # read the error here, so that it is not reported as unseen
         self._thread.join(1.0)
+
+    def _is_unfinished(self) -> bool:
+        """Whether this worker has issued something that is not done."""
+        brings = self.sender is not None and self.sender.is_unfinished
+        return brings or self.done["requests"] < self._begun
 
     def _end(self, reason: str) -> None:
         """Make all present and future requests fail: with the first error, or for this reason."""
