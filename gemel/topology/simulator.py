@@ -122,6 +122,8 @@ class _Run:
         self._now = 0.0
         self._flowing = numpy.zeros(0, "int64")
         self._left = numpy.zeros(0)
+        #: The routes of the last flows, and their rates.
+        self._known = paths.links[:0], self._left
 
     def finished(self) -> Array:
         """When each step ends."""
@@ -176,4 +178,8 @@ class _Run:
         return done
 
     def _rates(self) -> Array:
-        return fair_rates(self._paths.links[self._flowing], self._capacity)
+        """The rates of the flows. Rings have the same ones round after round."""
+        links = self._paths.links[self._flowing]
+        if not numpy.array_equal(links, self._known[0]):
+            self._known = links, fair_rates(links, self._capacity)
+        return self._known[1]
