@@ -298,6 +298,16 @@ case(
     lambda x: npx.pooling(x, (3, 3), "avg", stride=2, pad=1, count_include_pad=False),
     IMAGE,
 )
+for _k, _s in ((2, 2), (2, 3), (3, 2)):
+    case(
+        f"avg pooling of {_k} in steps of {_s}, rounded up, with padding",
+        lambda *images, k=_k, s=_s: [
+            npx.pooling(x, (k, k), "avg", stride=s, pad=1, pooling_convention="full")
+            for x in images
+        ],
+        drawn(1, 2, 5, 7),
+        drawn(1, 2, 6, 5),
+    )
 case("lp pooling", lambda x: npx.pooling(x, (2, 2), "lp", stride=2), IMAGE)
 case("resized", lambda x: npx.bilinear_resize_2d(x, 9, 5), IMAGE)
 case("nested results", lambda x: {"a": x + 1, "b": (x, [x * 2])}, F)

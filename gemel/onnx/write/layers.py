@@ -106,11 +106,13 @@ def _(
         return None
     averages, ceil = kind in ("avg", "sum"), convention == "full"
     longer = ceil and kind in ("sum", "lp")
+    more_places = longer
     if longer or (averages and ceil and padded):
         # Pad with explicit zeros, either to make the last window complete, or because only real
         # padding may count, and not what the last window would cover after it.
         after = [a + s - 1 for a, s in zip(pad, stride, strict=True)] if longer else pad
         x = graph.padded(x, (0, 0, *pad), (0, 0, *after), graph.constant(0, dtype))
+        more_places = longer or any(pad)  # windows may begin in the padding after the image
         pad, padded = (0,) * len(pad), False
     found = graph.node(
         POOLS[kind],
@@ -122,7 +124,7 @@ def _(
         count_include_pad=int(padded or kind == "sum") if averages else None,
         p=power,
     )
-    if longer:
+    if more_places:
         found = _places(graph, found, call.result.shape[2:])
     if kind != "sum":
         return found
