@@ -11,7 +11,7 @@ import pytest
 import gemel
 from gemel import _core, autograd, np
 from gemel.codegen.target import TARGETS, host
-from gemel.errors import UnknownNameError
+from gemel.errors import DeviceError, UnknownNameError
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.trace import Trace
 from gemel.runtime import backend as backend_module
@@ -117,6 +117,35 @@ def test_a_level_that_there_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("gemel.codegen.target._found", [])
     with pytest.raises(UnknownNameError, match="'sse': must be one of avx512, avx2, generic"):
         host()
+
+
+AVX2 = {"fpu", "avx2", "fma", "f16c", "bmi1", "bmi2", "abm", "movbe", "popcnt"}
+
+
+@pytest.mark.parametrize(
+    ("level", "machine", "flags", "message"),
+    [
+        ("avx512", "x86_64", AVX2 | {"avx512f"}, "lacks avx512bw, .*vl; set it to avx2 or generic"),
+        ("avx512", "x86_64", {"fpu"}, "lacks avx512bw, .*; set it to generic, or leave it out"),
+        ("avx2", "AMD64", AVX2 - {"fma"}, "GEMEL_TARGET=avx2: this processor lacks fma; set it to"),
+        ("avx2", "aarch64", set(), "lacks the instructions of x86-64; set it to generic"),
+        ("avx2", "x86_64", AVX2, ""),
+        ("avx512", "x86_64", set(), ""),  # the system does not list the features
+        ("generic", "aarch64", set(), ""),
+    ],
+)
+def test_a_level_that_the_processor_lacks(
+    monkeypatch: pytest.MonkeyPatch, level: str, machine: str, flags: set[str], message: str
+) -> None:
+    """Its instructions would end the process."""
+    monkeypatch.setenv("GEMEL_TARGET", level)
+    for name, value in (("_found", []), ("MACHINE", machine), ("_flags", lambda: flags)):
+        monkeypatch.setattr(f"gemel.codegen.target.{name}", value)
+    if message:
+        with pytest.raises(DeviceError, match=message):
+            host()
+    else:
+        assert host() is TARGETS[level]
 
 
 def test_the_text_says_which_instructions_there_are(

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from gemel.config import TARGET
 from gemel.dtype import DType
+from gemel.errors import DeviceError
 
 MACHINE = os.uname().machine if hasattr(os, "uname") else "x86_64"
 
@@ -99,6 +100,7 @@ EXTENSIONS = {
     "bf16": Extension("avx512_bf16", "avx512bf16"),
 }
 
+_X86_NAMES = ("x86_64", "AMD64")
 _X86 = "x86_64-unknown-linux-gnu"
 _AVX2 = "+avx,+avx2,+fma,+f16c,+bmi,+bmi2,+lzcnt,+popcnt,+movbe"
 _AVX512 = _AVX2 + ",+avx512f,+avx512bw,+avx512cd,+avx512dq,+avx512vl,-prefer-256-bit"
@@ -114,7 +116,7 @@ def cuda(capability: int) -> Target:
 
 def generic(machine: str) -> Target:
     """The target with the features that every processor of a family has."""
-    if machine in ("x86_64", "AMD64"):
+    if machine in _X86_NAMES:
         return Target("generic", 16, _X86, "x86-64", "")
     if machine == "wasm32":
         return Target("generic", 16, "wasm32-unknown-unknown", "generic", _WASM, rounds=True)
@@ -164,16 +166,43 @@ def _flags() -> set[str]:
 def host() -> Target:
     """The best level of this machine, or the one that GEMEL_TARGET names.
 
-    Raises `UnknownNameError` for an unknown level. Determined once per process.
+    Raises `UnknownNameError` for an unknown level, and `DeviceError` for one whose instructions
+    this machine lacks. Determined once per process.
     """
     if not _found:
-        _found.append(TARGETS[TARGET.read() or _best(_flags())])
+        chosen, flags = TARGET.read(), _flags()
+        if chosen:
+            _check(chosen, flags)
+        _found.append(TARGETS[chosen or _best(flags)])
     return _found[0]
 
 
 def has_extension(target: Target, name: str) -> bool:
     """Whether this machine, if the target is at that level, has one of `EXTENSIONS`."""
     return target.name == "avx512" and EXTENSIONS[name].flag in _flags()
+
+
+def _check(level: str, flags: set[str]) -> None:
+    """Refuse a level that this machine cannot run: its instructions would end the process.
+
+    Where the system does not list the processor's features, `GEMEL_TARGET` is believed.
+    """
+    missing = _missing(level, flags)
+    if missing:
+        works = " or ".join(name for name in TARGETS if not _missing(name, flags))
+        raise DeviceError(
+            f"GEMEL_TARGET={level}: this processor lacks {', '.join(missing)}; set it to {works}, "
+            "or leave it out"
+        )
+
+
+def _missing(level: str, flags: set[str]) -> list[str]:
+    """What a level needs and this machine lacks, as far as the system says."""
+    if level == "generic":
+        return []
+    if MACHINE not in _X86_NAMES:
+        return ["the instructions of x86-64"]
+    return sorted(_NEEDED[level] - flags) if flags else []
 
 
 def _best(flags: set[str]) -> str:
