@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import ndarray as nd
 from gemel import np
 from gemel.errors import (
+    ArgumentError,
     DataFileError,
     GemelError,
     MissingFileError,
@@ -19,6 +20,7 @@ from gemel.errors import (
 )
 from gemel.ir.op import numpy
 from gemel.lists import as_list
+from gemel.spec import product
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -152,10 +154,15 @@ class Batches(DataIter):
         super().__init__(batch_size)
         if last_batch_handle not in LAST_BATCH:
             raise unknown_name("last_batch_handle", last_batch_handle, LAST_BATCH)
-        if batch_size < 1 or (size < batch_size and last_batch_handle != "pad"):
-            raise ValueError(
-                f"{type(self).__name__}: batch_size is {batch_size}, but there are only {size} "
-                "examples"
+        kind = type(self).__name__
+        if not hasattr(batch_size, "__index__") or batch_size < 1:
+            raise ArgumentError(
+                f"{kind}: batch_size={batch_size!r} must be a whole number, 1 or more"
+            )
+        if size < batch_size and last_batch_handle != "pad":
+            raise ArgumentError(
+                f"{kind}: batch_size is {batch_size}, but there are only {size} examples; they "
+                'make a batch with last_batch_handle="pad"'
             )
         self.last_batch_handle = last_batch_handle
         self._size, self._shuffle = size, shuffle
@@ -369,7 +376,8 @@ def _place(text: bytes) -> str:
 
 class CSVIter(NDArrayIter):
     """Batches of the rows of a CSV file, each as an array of `data_shape`; with those of another
-    file as labels, or zeros.
+    file as labels, or zeros. Each row is one array: `DataFileError` if it has another number of
+    columns than `data_shape`, or `label_shape`, takes.
 
     The last batch is padded from the beginning, whatever `round_batch` is; its `pad` is the number
     of padding rows.
@@ -387,11 +395,11 @@ class CSVIter(NDArrayIter):
         data_name: str = "data",
         label_name: str = "label",
     ) -> None:
-        data = _shaped(data_csv, data_shape, dtype)
+        data = _shaped(data_csv, "data_shape", data_shape, dtype)
         if label_csv in (None, "NULL"):
             label = numpy().zeros((len(data),), dtype)
         else:
-            label = _shaped(label_csv, label_shape, dtype)
+            label = _shaped(label_csv, "label_shape", label_shape, dtype)
             label = label[:, 0] if tuple(label_shape) == (1,) else label
         if len(label) != len(data):
             raise DataFileError(
@@ -401,15 +409,15 @@ class CSVIter(NDArrayIter):
         super().__init__(first, second, batch_size, False, "pad", data_name, label_name)
 
 
-def _shaped(path: Any, shape: tuple[int, ...], dtype: Any) -> Any:
+def _shaped(path: Any, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
+    """The rows of a file, each as an array of the shape that the argument `name` gives."""
     rows = read_csv(path, dtype)
-    try:
-        return rows.reshape(-1, *shape) if len(rows) else rows.reshape(0, *shape)
-    except ValueError:
+    if len(rows) and rows.shape[1] != product(shape):
         raise DataFileError(
-            f"{path}: {len(rows)} rows of {rows.shape[1]} numbers cannot form arrays of shape "
-            f"{shape}"
-        ) from None
+            f"{path}: each row has {rows.shape[1]} columns, but {name}={shape} takes "
+            f"{product(shape)}"
+        )
+    return rows.reshape(len(rows), *shape)
 
 
 def __getattr__(name: str) -> Any:

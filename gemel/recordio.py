@@ -14,7 +14,7 @@ from collections import namedtuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import DataFileError, MissingFileError
+from gemel.errors import ArgumentError, DataFileError, MissingFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -286,13 +286,24 @@ IMAGE_HEAD = struct.Struct("<IfQQ")
 
 def pack(header: Any, s: bytes) -> bytes:
     """Make a record from a header and bytes; a label that is not a number becomes an array of
-    float32."""
+    float32. Raises `ArgumentError` for a header that cannot be written."""
     header = IRHeader(*header)
+    try:
+        return _head(header) + s
+    except (struct.error, OverflowError, ValueError):
+        raise ArgumentError(
+            f"pack: {header}: the label must be a number of float32, or several, and id and id2 "
+            "whole numbers from 0 to 2**64 - 1"
+        ) from None
+
+
+def _head(header: IRHeader) -> bytes:
+    """The bytes of a header with its labels."""
     if not isinstance(header.label, (list, tuple)) and not getattr(header.label, "ndim", 0):
-        return IMAGE_HEAD.pack(0, header.label, header.id, header.id2) + s
+        return IMAGE_HEAD.pack(0, header.label, header.id, header.id2)
     values = [float(value) for value in header.label]
     head = IMAGE_HEAD.pack(len(values), 0.0, header.id, header.id2)
-    return head + struct.pack(f"<{len(values)}f", *values) + s
+    return head + struct.pack(f"<{len(values)}f", *values)
 
 
 def unpack(s: bytes) -> tuple[Any, bytes]:

@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from gemel import image, io, np, recordio
-from gemel.errors import DataFileError, GemelError, MissingFileError
+from gemel.errors import ArgumentError, DataFileError, GemelError, MissingFileError
 
 ROWS = numpy.arange(10).reshape(5, 2)
 RECORDS = Path(__file__).parent / "mxnet_data" / "images.rec"
@@ -52,6 +52,11 @@ def test_arrays_by_name() -> None:
         io.NDArrayIter(ROWS, numpy.ones(4))
     with pytest.raises(ValueError, match="did you mean 'discard'"):
         io.NDArrayIter(ROWS, last_batch_handle="discrad")
+    for size in (0, -1, 2.5, "2"):
+        with pytest.raises(ArgumentError, match=f"batch_size={size!r} must be a whole number, 1"):
+            io.NDArrayIter(ROWS, batch_size=size)
+    with pytest.raises(ArgumentError, match="only 5 examples; they make a batch with last_batch"):
+        io.NDArrayIter(ROWS, batch_size=6, last_batch_handle="discard")
 
 
 def test_csv(tmp_path: Path) -> None:
@@ -73,10 +78,15 @@ def test_csv(tmp_path: Path) -> None:
         with pytest.raises(DataFileError, match=message):
             io.CSVIter(data, (2,))
     data.write_text("1,2\n3,4\n")
-    with pytest.raises(
-        DataFileError, match=r"2 rows of 2 numbers cannot form arrays of shape \(3,\)"
+    for shape, message in (
+        ((3,), r"a\.csv: each row has 2 columns, but data_shape=\(3,\) takes 3"),
+        ((2, 2), r"data_shape=\(2, 2\) takes 4"),  # two rows
+        ((1,), r"data_shape=\(1,\) takes 1"),  # half a row
     ):
-        io.CSVIter(data, (3,))
+        with pytest.raises(DataFileError, match=message):
+            io.CSVIter(data, shape)
+    with pytest.raises(DataFileError, match=r"b\.csv: each row has 1 columns, but label_shape"):
+        io.CSVIter(data, (2,), labels, (3,))
     with pytest.raises(DataFileError, match=r"has 2 rows, but .* has 3 labels"):
         io.CSVIter(data, (2,), labels)
     with pytest.raises(MissingFileError, match=r"c\.csv does not exist"):
@@ -147,6 +157,8 @@ def test_iterators_of_formats(tmp_path: Path) -> None:
         assert found[1].label[0].tolist() == [2, 3]
         expected = pixels[2].ravel() / 256
         numpy.testing.assert_allclose(found[1].data[0][0].asnumpy().ravel(), expected)
+    with pytest.raises(MissingFileError, match="none does not exist"):
+        io.MNISTIter(tmp_path / "none", tmp_path / "b")
     with pytest.raises(AttributeError, match="did you mean 'MNISTIter'"):
         io.MNISTIterr  # noqa: B018 -- the name is what is asked for
 

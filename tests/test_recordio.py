@@ -13,7 +13,7 @@ import pytest
 from mxnet_records import MAGIC, RECORDS
 
 from gemel import recordio
-from gemel.errors import DataFileError, MissingFileError
+from gemel.errors import ArgumentError, DataFileError, MissingFileError
 from gemel.gluon import data as gdata
 
 HERE = Path(__file__).parent / "mxnet_data"
@@ -77,6 +77,9 @@ def test_headers() -> None:
         header, rest = recordio.unpack(data)
         assert (header.flag, header.id, header.id2, rest) == (flag, 17, 2, b"rest")
         assert numpy.array_equal(header.label, label)
+    for wrong in ((0, "x", 1, 0), (0, 1e39, 1, 0), (0, [1, "x"], 1, 0), (0, 1, -1, 0)):
+        with pytest.raises(ArgumentError, match=r"pack: IRHeader\(.*: the label must be a number"):
+            recordio.pack(recordio.IRHeader(*wrong), b"")
     with pytest.raises(DataFileError, match="shorter than its header"):
         recordio.unpack(b"short")
     with pytest.raises(DataFileError, match="too short for its 5 labels"):

@@ -105,6 +105,20 @@ def test_each_image_of_a_batch_is_transformed_as_if_alone(name: str) -> None:
         )
 
 
+@pytest.mark.parametrize("name", [name for name in (*FIXED, *CHANCE) if name != "Cast"])
+def test_pictures_may_be_numpy_s(name: str) -> None:
+    make, pictures = FIXED.get(name) or (
+        CHANCE[name],
+        TENSORS if name == "RandomRotation" else PICTURES,
+    )
+    found = []
+    for given in (pictures, pictures.asnumpy()):
+        np.random.seed(5)
+        found.append(make()(given))
+    assert isinstance(found[1], np.ndarray) and found[1].dtype == found[0].dtype
+    assert found[1].tolist() == found[0].tolist()
+
+
 @pytest.mark.parametrize("name", CHANCE)
 def test_chance_is_drawn_for_each_of_a_batch(name: str) -> None:
     transform = CHANCE[name]()
@@ -199,6 +213,10 @@ def test_a_loader_transforms_whole_batches() -> None:
     [
         (lambda: transforms.RandomRotation((3, 1)), "must be increasing"),
         (lambda: transforms.RandomGray()(np.zeros((3, 3, 1))), "3 channels"),
+        (lambda: transforms.CenterCrop(5)(PICTURES[0, ..., 0]), r"crop: \[12, 10\] must be \(heig"),
+        (lambda: image.random_size_crop(PICTURES[0, 0, 0], (5, 5), 0.1, (1, 2)), r"crop: \[3\] mu"),
+        (lambda: image.CreateAugmenter((10, 10)), r"data_shape=\(10, 10\) must be \(C, H, W\)"),
+        (lambda: image.CreateAugmenter(5), r"CreateAugmenter: data_shape=5 must be \(C, H, W\)"),
         (lambda: transforms.Rotate(3)(PICTURES[0]), "must be floating"),
         (lambda: transforms.Rotate(3, True, True)(TENSORS[0]), "either zoom_in"),
         (

@@ -11,6 +11,7 @@ from math import cos, pi, sin
 from typing import Any
 
 from gemel import np
+from gemel.errors import ShapeError
 from gemel.image import pictures
 from gemel.image.pictures import drawn, drawn_whole
 from gemel.ops.images import FROM_YIQ, GREY, TO_YIQ
@@ -279,8 +280,11 @@ def CreateAugmenter(  # noqa: N802 -- MXNet's name
 ) -> list[Augmenter]:
     """The usual augmenters for pictures of `data_shape` (C, H, W), in order.
 
-    `mean` and `std` True are ImageNet's. Raises `ValueError` for `rand_resize` without `rand_crop`.
+    `mean` and `std` True are ImageNet's. Raises `ShapeError` for another `data_shape`, and
+    `ValueError` for `rand_resize` without `rand_crop`.
     """
+    if not isinstance(data_shape, (tuple, list)) or len(data_shape) != 3:
+        raise ShapeError(f"CreateAugmenter: data_shape={data_shape!r} must be (C, H, W)")
     size = data_shape[2], data_shape[1]
     found: list[Augmenter] = [ResizeAug(resize, inter_method)] if resize > 0 else []
     if rand_resize:

@@ -213,10 +213,20 @@ def random_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[ndarr
 
 
 def _crop(src: Any, size: tuple[int, int], interp: int, place: Any) -> tuple[ndarray, Box]:
-    high, wide = src.shape[-3:-1]
+    high, wide = _extents(src)
     w, h = scale_down((wide, high), size)
     x, y = place(wide - w), place(high - h)
     return fixed_crop(src, x, y, w, h, size, interp), (x, y, w, h)
+
+
+def _extents(src: Any) -> tuple[int, int]:
+    """The height and width of a picture that is cropped."""
+    if src.ndim not in (3, 4):
+        raise ShapeError(
+            f"crop: {list(src.shape)} must be (height, width, channels), or a batch of that"
+        )
+    high, wide = src.shape[-3:-1]
+    return high, wide
 
 
 def random_size_crop(
@@ -232,7 +242,7 @@ def random_size_crop(
 
     Ten parts that do not fit make it the middle (Szegedy et al., CVPR 2015).
     """
-    high, wide = src.shape[-3:-1]
+    high, wide = _extents(src)
     shares = area if min_area is None else min_area
     least, most = (shares, 1.0) if isinstance(shares, (int, float)) else shares
     for _ in range(10):

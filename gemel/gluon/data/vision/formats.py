@@ -7,7 +7,7 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from gemel.errors import DataFileError
+from gemel.errors import DataFileError, MissingFileError
 from gemel.ir.op import numpy
 
 PIECE = 1 << 20
@@ -17,6 +17,8 @@ PIXELS = 3 * 32 * 32
 
 def contents(path: Path) -> bytes:
     """The contents of a file, unpacked if its name ends with ``.gz``."""
+    if not path.exists():
+        raise MissingFileError(f"{path} does not exist")
     raw = path.read_bytes()
     if path.suffix != ".gz":
         return raw

@@ -332,6 +332,7 @@ class RandomGray(Transform):
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
+        x = np.asarray(x)
         if x.shape[-1] != 3:
             raise ShapeError(
                 f"RandomGray: {list(x.shape)} must have 3 channels along the last axis"
