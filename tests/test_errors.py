@@ -289,6 +289,18 @@ def test_the_message_says_where() -> None:
         bad.asnumpy()
 
 
+def test_an_array_without_memory_gives_its_own_failure() -> None:
+    """NumPy has no memory for a copy either, but that is not what went wrong."""
+    rows = np.zeros((1, 1))
+    huge = np.broadcast_to(rows, (1 << 24, 1 << 24)) + 1
+    for read in (huge.asnumpy, lambda: repr(huge), lambda: numpy.asarray(huge)):
+        with pytest.raises(MemoryError, match=r"could not take .*test_errors\.py:\d+"):
+            read()
+    npx.waitall()  # it has been seen
+    with pytest.raises(MemoryError, match="Unable to allocate"):  # NumPy's, of an array in order
+        np.broadcast_to(rows, (1 << 24, 1 << 24)).asnumpy()
+
+
 def test_a_failed_batch_leaves_what_it_would_have_updated() -> None:
     from gemel.tracing.updates import Update
 

@@ -6,6 +6,7 @@ import json
 import threading
 import xml.etree.ElementTree as ElementTree
 
+import numpy
 import pytest
 
 import gemel
@@ -152,6 +153,26 @@ def test_annotations(tmp_path):
     assert [e["s"] for e in events if e["name"] == "epoch"] == ["t"]
     with pytest.raises(UnknownNameError, match="did you mean 'process'"):
         profiler.Marker("x").mark("proces")
+
+
+def test_readings_that_json_lacks(tmp_path) -> None:
+    def work() -> None:
+        counter = profiler.Counter("loss", value=2)
+        for value in (float("nan"), float("inf"), -float("inf"), np.array(0.5), numpy.float32(3)):
+            counter.set_value(value)
+
+    def refuse(token: str) -> None:
+        raise AssertionError(f"{token} is no JSON")
+
+    recorded(work, tmp_path)
+    text = (tmp_path / "trace.json").read_text(encoding="utf-8")
+    events = json.loads(text, parse_constant=refuse)["traceEvents"]
+    assert [e["args"]["value"] for e in events if e["name"] == "loss"] == [2, 0.5, 3]
+    counter = profiler.Counter("loss", value=4)
+    for wrong in ("x", None, "5"):
+        with pytest.raises(ArgumentError, match=f"Counter 'loss': {wrong!r} is no number"):
+            counter.set_value(wrong)
+    assert counter.value == 4
 
 
 def test_the_table():

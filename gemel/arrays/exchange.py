@@ -16,6 +16,17 @@ from gemel.ir.public import function
 DLPACK_CPU = (1, 0)
 
 
+def _empty_like(array: Any) -> Any:
+    """An empty NumPy array. An array that failed for want of memory raises its own failure, and not
+    that NumPy has no memory either."""
+    try:
+        return numpy().empty(array.shape, array.dtype.name)
+    except MemoryError:
+        pass
+    array.wait_to_read()
+    return numpy().empty(array.shape, array.dtype.name)
+
+
 class Exchange:
     """The methods of arrays that other libraries, Python's modules and notebooks call."""
 
@@ -26,7 +37,7 @@ class Exchange:
     def asnumpy(self: Any) -> Any:
         """Copy the elements into a NumPy array; bfloat16 becomes float32. Waits for them."""
         source = self.astype(self.dtype.twin, copy=False)
-        found: Any = numpy().empty(source.shape, source.dtype.name)
+        found = _empty_like(source)
         _core.read_into(source, found)
         return found
 

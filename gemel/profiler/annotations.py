@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
-from typing import Any, NamedTuple
+from math import isfinite
+from typing import Any, NamedTuple, SupportsFloat
 
 from gemel import _core
-from gemel.errors import unknown_name
+from gemel.errors import ArgumentError, unknown_name
 from gemel.profiler.records import Operation
 
 
@@ -208,11 +209,12 @@ class Counter:
         if value is not None:
             self.set_value(value)
 
-    def set_value(self, value: float) -> None:
-        """Set the counter."""
-        self.value = value
-        if board.readers:
-            board.reading(Reading(self.name, self.domain, time.perf_counter_ns(), value))
+    def set_value(self, value: SupportsFloat) -> None:
+        """Set the counter to a number. NaN and infinities are not drawn: the trace's format has
+        none. Raises `ArgumentError` for what is no number."""
+        self.value = _number(self.name, value)
+        if board.readers and isfinite(self.value):
+            board.reading(Reading(self.name, self.domain, time.perf_counter_ns(), self.value))
 
     def increment(self, delta: float = 1) -> None:
         """Add to the number."""
@@ -229,6 +231,15 @@ class Counter:
     def __isub__(self, delta: float) -> Counter:
         self.decrement(delta)
         return self
+
+
+def _number(counter: str, value: Any) -> float:
+    """The Python number of a value: of one, of NumPy's scalars, of arrays of one element."""
+    if isinstance(value, (int, float)):
+        return value
+    if hasattr(value, "__float__"):
+        return float(value)
+    raise ArgumentError(f"Counter {counter!r}: {value!r} is no number")
 
 
 #: MXNet's names for the scope of a mark, and the trace format's.
