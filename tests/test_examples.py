@@ -1,8 +1,9 @@
-"""The training examples run to their end, in a short version."""
+"""The training examples run to their end, in a short version, and so does README.md's."""
 
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -35,6 +36,25 @@ def test_quick(command: str, tmp_path: Path) -> None:
     assert found.returncode == 0, found.stderr
     assert SAID[command] in found.stdout.splitlines()[-1]
     assert not os.listdir(tmp_path)
+
+
+def test_training_of_the_readme_may_be_run_again(tmp_path: Path) -> None:
+    """The second run finds the first one's checkpoint: nothing is left to train."""
+    for package in ("mlxtend", "onnx"):
+        pytest.importorskip(package)
+    text = (EXAMPLES.parent / "README.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (program,) = [block for block in blocks if "digits.ckpt" in block]
+    for _ in range(2):
+        found = subprocess.run(
+            [sys.executable, "-c", program],
+            env=surroundings({}),
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+        )
+        assert found.returncode == 0, found.stderr
+    assert (tmp_path / "digits-symbol.json").exists()
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
