@@ -264,3 +264,31 @@ tell(status=os.waitpid(pid, 0)[1], at_once=took < gemel.process.forking.PATIENCE
 def test_fork_does_not_wait_for_the_import_of_a_program() -> None:
     ended = end(LONG_IMPORT)
     assert ended.code == 0 and ended.told == {"status": 0, "at_once": True}, ended
+
+
+#: A child of a process with a failure that nothing has raised, and what it is told of it.
+FAILED_BEFORE = """
+import os, sys
+from gemel import np, npx
+bad = np.arange(4)[np.array([9])]
+pid = os.fork()
+if pid == 0:
+    npx.waitall()
+    CHILD
+    sys.exit(0)
+tell(child=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+"""
+
+
+@pytest.mark.parametrize(
+    ("child", "code"),
+    [
+        ("pass", 0),
+        ("worse = np.arange(4)[np.array([8])]", 70),
+        ("bad.asnumpy()", 1),
+    ],
+)
+def test_a_child_reports_only_failures_of_its_own(child: str, code: int) -> None:
+    ended = end(FAILED_BEFORE.replace("CHILD", child))
+    assert ended.told == {"child": code}
+    assert ended.code == 70, "the parent reports its own"

@@ -162,7 +162,12 @@ def _go_on() -> None:
         _core.reopen()
 
 
+def _begin() -> None:
+    _go_on()
+    _core.unseen_failures()  # those from before the fork are the parent's to report
+
+
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_go_on)
+    os.register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_begin)
 
 __all__ = ["compiling"]
