@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
 from typing import Any
 
@@ -25,15 +26,26 @@ from gemel.tracing.inner_gradients import whole_gradient
 # --- modes ----------------------------------------------------------------------------------
 
 
+class _Entered(threading.local):
+    """The blocks this thread is in, the innermost last, each with the modes that were before it."""
+
+    def __init__(self) -> None:
+        self.modes: list[tuple[_Mode, bool, bool]] = []
+
+
+_entered = _Entered()
+
+
 class _Mode:
     """A block of code in which recording and training are switched."""
 
+    __slots__ = ("_wanted",)
+
     def __init__(self, recording: bool | None, training: bool | None) -> None:
         self._wanted = (recording, training)
-        self._before: list[tuple[bool, bool]] = []
 
     def __enter__(self) -> _Mode:
-        self._before.append((is_recording(), _core.training()))
+        _entered.modes.append((self, is_recording(), _core.training()))
         recording, training = self._wanted
         if recording is not None:
             set_recording(recording)
@@ -41,14 +53,35 @@ class _Mode:
             _core.set_training(training)
         return self
 
-    def __exit__(self, *error: object) -> None:
-        recording, training = self._before.pop()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        modes = _entered.modes
+        if modes and modes[-1][0] is self:
+            self._leave(modes)
+            return
+        if any(mode is self for mode, *_ in modes):
+            while modes[-1][0] is not self:
+                modes.pop()
+            self._leave(modes)
+        if kind is None:  # an exception that is on its way says more
+            raise GradientError(
+                "autograd: the blocks of record(), pause(), train_mode() and predict_mode() of a "
+                "thread must nest, and this one was left after the block around it, or before one "
+                "inside it; leave them before another task or generator goes on (await, yield)"
+            )
+
+    def _leave(self, modes: list[tuple[_Mode, bool, bool]]) -> None:
+        _, recording, training = modes.pop()
         set_recording(recording)
         _core.set_training(training)
 
 
 def record(train_mode: bool = True) -> _Mode:
-    """Record the calls in a block for `backward`, by default in training mode."""
+    """Record the calls in a block for `backward`, by default in training mode.
+
+    Modes belong to the thread: what another task (asyncio) or generator does meanwhile is recorded,
+    too. The blocks of a thread must nest. One that is left before a block inside it ends both, and
+    both exits raise `GradientError`.
+    """
     return _Mode(True, train_mode)
 
 

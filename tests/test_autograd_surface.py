@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy
@@ -31,6 +33,57 @@ def test_modes_nest() -> None:
     assert modes() == (False, False)
     assert not autograd.set_recording(True) and autograd.set_recording(False)
     assert not autograd.set_training(True) and autograd.set_training(False)
+
+
+def recorded(*, train_mode: bool = True) -> Iterator[None]:
+    with autograd.record(train_mode):
+        yield
+
+
+def test_modes_that_do_not_nest_are_refused_and_leave_the_thread_as_it_was() -> None:
+    first, second = recorded(), recorded(train_mode=False)
+    next(first), next(second)
+    with pytest.raises(GradientError, match="must nest, and this one was left after the block aro"):
+        next(first)
+    assert modes() == (False, False)
+    with pytest.raises(GradientError, match="before another task or generator goes on"):
+        next(second)
+    assert modes() == (False, False)
+
+
+def test_tasks_that_record_by_turns_are_refused() -> None:
+    async def task(turns: int) -> None:
+        with autograd.record():
+            for _ in range(turns):
+                await asyncio.sleep(0)
+
+    async def both() -> list[Any]:
+        return await asyncio.gather(task(1), task(2), return_exceptions=True)
+
+    assert [type(each) for each in asyncio.run(both())] == [GradientError, GradientError]
+    assert modes() == (False, False)
+    asyncio.run(task(3))
+    assert modes() == (False, False)
+
+
+def test_an_exception_is_not_hidden_by_modes_that_do_not_nest() -> None:
+    first, second = recorded(), recorded()
+    next(first), next(second)
+    with pytest.raises(KeyError):
+        first.throw(KeyError("mine"))
+    second.close()
+    assert modes() == (False, False)
+
+
+def test_one_mode_may_be_entered_again_and_by_several_threads() -> None:
+    mode, found = autograd.record(), []
+    with mode, mode:
+        thread = threading.Thread(target=lambda: found.append((modes(), mode.__enter__(), modes())))
+        thread.start()
+        thread.join()
+        assert modes() == (True, True)
+    assert modes() == (False, False)
+    assert found == [((False, False), mode, (True, True))]
 
 
 def variable(*numbers: float) -> Any:
