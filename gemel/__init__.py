@@ -20,6 +20,7 @@ except ImportError:
 # isort: split
 from gemel import _core, config
 
+config.check()
 _core.configure(
     workers=config.WORKERS.read(),
     serial=config.ENGINE.read() == "serial",

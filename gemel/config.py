@@ -3,24 +3,49 @@
 from __future__ import annotations
 
 import os
+from math import inf
 from typing import Any
 
-from gemel.errors import UnknownNameError
+from gemel.errors import ArgumentError, UnknownNameError
+
+YES, NO = ("1", "true", "on", "yes"), ("0", "false", "off", "no")
+#: More than any count or size; the core's integers have 64 bits.
+LARGEST = (1 << 63) - 1
+#: More threads than that are a mistake.
+MOST_WORKERS = 4096
 
 
 class Variable:
-    """One setting: its `name` in the environment, its default, and what it means."""
+    """One setting: its `name` in the environment, its default, and what it means.
 
-    __slots__ = ("choices", "default", "doc", "name")
+    A text is one of the `choices`, if there are any; a number is at least `least` and at most
+    `most`.
+    """
 
-    def __init__(self, name: str, default: Any, doc: str, choices: tuple[str, ...] = ()) -> None:
+    __slots__ = ("choices", "default", "doc", "least", "most", "name")
+
+    def __init__(
+        self,
+        name: str,
+        default: Any,
+        doc: str,
+        choices: tuple[str, ...] = (),
+        least: int = 0,
+        most: int = LARGEST,
+    ) -> None:
         self.name = name
         self.default = default
         self.doc = doc
         self.choices = choices
+        self.least = least
+        self.most = most
 
     def read(self) -> Any:
-        """The environment's value in the type of the default. Raises `UnknownNameError`."""
+        """The environment's value in the type of the default.
+
+        Raises `UnknownNameError` for an unknown word, and `ArgumentError` for what is no number, or
+        one out of range.
+        """
         text = os.environ.get(self.name)
         if text is None or text == "":
             return self.default
@@ -29,23 +54,41 @@ class Variable:
                 f"{self.name}={text!r}: must be one of {', '.join(self.choices)}"
             )
         if isinstance(self.default, bool):
-            return text.lower() not in ("0", "false", "off", "no")
+            if text.lower() not in YES + NO:
+                raise UnknownNameError(
+                    f"{self.name}={text!r}: must be one of {', '.join(YES + NO)}"
+                )
+            return text.lower() in YES
         if isinstance(self.default, int):
-            return _number(self.name, text, int, "an integer")
+            return self._number(text, int, self.most)
         if isinstance(self.default, float):
-            return _number(self.name, text, float, "a number")
+            return self._number(text, float, inf)
         return text
 
+    def _number(self, text: str, kind: type[int] | type[float], most: float) -> int | float:
+        try:
+            number = kind(text)
+            if self.least <= number <= most:
+                return number
+        except ValueError:
+            pass
+        wanted = "a number" if kind is float else "a whole number"
+        end = "" if most == inf else " to 2**63 - 1" if most == LARGEST else f" to {most}"
+        raise ArgumentError(f"{self.name}={text!r}: must be {wanted} from {self.least}{end}")
 
-def _number(name: str, text: str, kind: type[int] | type[float], wanted: str) -> int | float:
-    try:
-        return kind(text)
-    except ValueError:
-        raise UnknownNameError(f"{name}={text!r}: must be {wanted}") from None
+
+def check() -> None:
+    """Read all variables, so that a mistake is an error at the start. Raises what `read` raises."""
+    for each in ALL:
+        each.read()
 
 
 WORKERS = Variable(
-    "GEMEL_WORKERS", -1, "engine threads besides the calling one; -1: one for every other core"
+    "GEMEL_WORKERS",
+    -1,
+    "engine threads besides the calling one; -1: one for every other core",
+    least=-1,
+    most=MOST_WORKERS,
 )
 ENGINE = Variable(
     "GEMEL_ENGINE",
@@ -54,7 +97,7 @@ ENGINE = Variable(
     ("threaded", "serial"),
 )
 QUEUE_OPERATIONS = Variable(
-    "GEMEL_QUEUE_OPS", 1024, "pending operations at which issuing another one waits"
+    "GEMEL_QUEUE_OPS", 1024, "pending operations at which issuing another one waits", least=1
 )
 QUEUE_BYTES = Variable(
     "GEMEL_QUEUE_BYTES",
@@ -65,9 +108,10 @@ AHEAD_BYTES = Variable(
     "GEMEL_AHEAD_BYTES",
     32 << 20,
     "bytes, per device, of results that may be computed ahead of older operations",
+    least=1,
 )
 CUDA = Variable("GEMEL_CUDA", True, "use this machine's GPUs; 0 leaves them alone")
-SIMULATED_GPUS = Variable("GEMEL_SIMULATED_GPUS", 0, "simulated GPUs, 0 to 8")
+SIMULATED_GPUS = Variable("GEMEL_SIMULATED_GPUS", 0, "simulated GPUs, 0 to 8", most=8)
 SIMULATED_BANDWIDTH = Variable(
     "GEMEL_SIMULATED_BANDWIDTH",
     12.0,
@@ -92,7 +136,8 @@ CACHE = Variable("GEMEL_CACHE", "", "folder of cached kernels and plans; default
 CACHE_BYTES = Variable(
     "GEMEL_CACHE_BYTES",
     256 << 20,
-    "maximum bytes of that folder; the least recently used files are removed first",
+    "bytes for that folder; every sixteenth new file, on average, cuts its own of the 256 folders "
+    "inside down to its share, the least recently used files first",
 )
 KEEP_BYTES = Variable(
     "GEMEL_KEEP_BYTES",
@@ -121,7 +166,7 @@ REPOSITORY = Variable(
     "where data sets and parameters are downloaded from",
 )
 SERVERS = Variable("GEMEL_SERVERS", "", "parameter servers of the job: host:port,host:port")
-RANK = Variable("GEMEL_RANK", -1, "rank of this worker in the job, from 0")
+RANK = Variable("GEMEL_RANK", -1, "rank of this worker in the job, from 0", least=-1)
 NUM_WORKERS = Variable("GEMEL_NUM_WORKERS", 0, "number of workers of the job")
 SECRET = Variable(
     "GEMEL_SECRET", "", "shared secret of the job's workers and servers, at least 8 bytes"
@@ -142,7 +187,10 @@ STALENESS = Variable(
     "GEMEL_STALENESS", 8, "pushes by which a worker of dist_async may be ahead of the slowest one"
 )
 PIECE = Variable(
-    "GEMEL_PIECE", 1 << 18, "elements above which an array is split over several servers"
+    "GEMEL_PIECE",
+    1 << 18,
+    "elements above which an array is split over several servers",
+    least=1,
 )
 WORKERS_TIMEOUT = Variable(
     "GEMEL_WORKERS_TIMEOUT", 300.0, "seconds that the workers of a job wait for each other"
@@ -163,7 +211,9 @@ MEASURE_SECONDS = Variable(
     0.3,
     "seconds in which joining workers of dist_sync measure how to sum fastest; 0: do not measure",
 )
-DEBUG = Variable("GEMEL_DEBUG", 0, "1 prints what is compiled, 2 also prints the kernels' programs")
+DEBUG = Variable(
+    "GEMEL_DEBUG", 0, "1 prints what is compiled, 2 also prints the kernels' programs", most=2
+)
 
 ALL = (
     WORKERS,

@@ -1,0 +1,76 @@
+"""Environment variables: what they may be, and that a mistake is an error at the import."""
+
+from __future__ import annotations
+
+import pytest
+from programs import end
+
+from gemel import config
+from gemel.errors import ArgumentError, UnknownNameError
+
+REFUSED = [
+    ("GEMEL_QUEUE_OPS", "99999999999999999999", r"a whole number from 1 to 2\*\*63 - 1"),
+    ("GEMEL_QUEUE_OPS", "-5", "a whole number from 1"),
+    ("GEMEL_QUEUE_OPS", "0", "a whole number from 1"),
+    ("GEMEL_WORKERS", "-7", "a whole number from -1 to 4096"),
+    ("GEMEL_WORKERS", "2.5", "a whole number from -1 to 4096"),
+    ("GEMEL_QUEUE_BYTES", "-1", "a whole number from 0"),
+    ("GEMEL_AHEAD_BYTES", "0", "a whole number from 1"),
+    ("GEMEL_CACHE_BYTES", "-1", "a whole number from 0"),
+    ("GEMEL_KEEP_BYTES", "1e9", "a whole number from 0"),
+    ("GEMEL_SIMULATED_GPUS", "9", "a whole number from 0 to 8"),
+    ("GEMEL_SIMULATED_LATENCY", "nan", "a number from 0$"),
+    ("GEMEL_WAIT_SECONDS", "-0.5", "a number from 0$"),
+    ("GEMEL_DEBUG", "x", "a whole number from 0 to 2"),
+    ("GEMEL_VERIFY", "maybe", "one of 1, true, on, yes, 0, false, off, no"),
+    ("GEMEL_UNSEEN_ERRORS", "wran", "one of fail, warn"),
+]
+
+
+@pytest.mark.parametrize(("name", "text", "allowed"), REFUSED)
+def test_what_is_refused(
+    monkeypatch: pytest.MonkeyPatch, name: str, text: str, allowed: str
+) -> None:
+    monkeypatch.setenv(name, text)
+    with pytest.raises(
+        (ArgumentError, UnknownNameError), match=f"^{name}='{text}': must be {allowed}"
+    ):
+        config.check()
+
+
+@pytest.mark.parametrize(
+    ("variable", "text", "value"),
+    [
+        (config.WORKERS, "-1", -1),
+        (config.QUEUE_OPERATIONS, "1", 1),
+        (config.CACHE_BYTES, "0", 0),
+        (config.WAIT_SECONDS, "inf", float("inf")),
+        (config.VERIFY, "ON", True),
+        (config.VERIFY, "no", False),
+        (config.VERIFY, "", False),
+        (config.CUDA, "", True),
+        (config.UNSEEN_ERRORS, "warn", "warn"),
+    ],
+)
+def test_what_is_read(
+    monkeypatch: pytest.MonkeyPatch, variable: config.Variable, text: str, value: object
+) -> None:
+    monkeypatch.setenv(variable.name, text)
+    config.check()
+    assert variable.read() == value
+
+
+def test_defaults_are_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in config.ALL:
+        if variable.default != "":
+            monkeypatch.setenv(variable.name, str(variable.default))
+    config.check()
+    assert [variable.read() for variable in config.ALL] == [each.default for each in config.ALL]
+
+
+@pytest.mark.parametrize("name", ["GEMEL_DEBUG", "GEMEL_UNSEEN_ERRORS", "GEMEL_QUEUE_OPS"])
+def test_a_mistake_is_an_error_at_the_start(name: str) -> None:
+    """Also of variables that are read late, or by the core."""
+    ended = end("import gemel", **{name: "x"})
+    assert ended.code == 1
+    assert f"{name}='x': must be" in ended.text.splitlines()[-1]
