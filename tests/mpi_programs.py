@@ -105,6 +105,16 @@ def values(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
         result = np.zeros((2,), dtype=dtype)
         store.pushpull(dtype, np.full((2,), rank + 1, dtype=dtype), out=result)
         found[dtype] = [str(result.dtype), result.astype("float64").tolist()]
+    # Each worker has another number of devices.
+    store.init("bool", np.zeros((2,), dtype="bool"))
+    several = [np.array([1, 0], dtype="bool", device=cpu(place)) for place in range(rank + 1)]
+    store.pushpull("bool", several)
+    found["bool"] = [str(several[0].dtype), several[0].tolist()]
+    # As float16 the sum would stay at 2048.
+    halves = [np.array([value], dtype="float16") for value in (1.0 if rank else 2048.0, 1.0)]
+    store.init("halves", halves[0])
+    store.pushpull("halves", [halves[0], halves[1].as_in_ctx(cpu(1))], out=halves[0])
+    found["rounded once"] = halves[0].tolist()
     empty = np.zeros((0, 4))
     store.init("empty", empty)
     store.pushpull("empty", empty)

@@ -118,6 +118,8 @@ def test_what_stores_do(workers, tmp_path):
         assert one.pop("lists") == [[total - workers] * 2, [[2 * workers]]]
         for dtype in ("float16", "bfloat16", "float64", "int32", "int8"):
             assert one.pop(dtype) == [dtype, [total] * 2]
+        assert one.pop("bool") == ["bool", [True, False]]
+        assert one.pop("rounded once") == [numpy.float16(2047 + 2 * workers)]
         assert one.pop("empty") == [0, 4]
         assert one.pop("orders") == [[n * workers, (10 + n) * workers] for n in range(5)]
         assert one.pop("optimizer") == [1 - 0.5 * workers] * 2

@@ -14,7 +14,7 @@ import numpy
 import pytest
 from server_jobs import QUICK, SECRET, Link, job
 
-from gemel import _core, autograd, kvstore, np, npx, optimizer
+from gemel import _core, autograd, device, kvstore, np, npx, optimizer
 from gemel.device import cpu, gpu
 from gemel.errors import (
     GemelError,
@@ -193,6 +193,19 @@ def test_simulated_gpus() -> None:
         store.init(0, value)
         store.pushpull(0, value * 2, value)
         assert value.device == place and value.tolist() == [2.0] * 4
+
+
+def test_a_processor_and_a_simulated_gpu_push_together() -> None:
+    device.simulate(1)
+    try:
+        with job(1) as made:
+            store, out = made.store(0), np.zeros((2,))
+            store.init(0, out)
+            for places in ([gpu(0), cpu(0)], [cpu(0), gpu(0)]):
+                store.pushpull(0, [np.ones((2,), device=place) for place in places], out=out)
+                assert out.tolist() == [2.0] * 2
+    finally:
+        device.simulate(0)
 
 
 def test_recording_leaves_no_trace() -> None:

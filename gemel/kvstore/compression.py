@@ -51,12 +51,13 @@ class Compression(ABC):
         return codes
 
     def decode(self, codes: Any, like: Any) -> Any:
-        """Decode to an array of the shape and dtype of `like`."""
-        row = self._unpack(codes)[: like.size]
-        return row.reshape(like.shape).astype(like.dtype)
+        """Decode to an array of the shape of `like`: float64 if that is its dtype, else
+        float32."""
+        row = self._unpack(codes)[: like.size].reshape(like.shape)
+        return row.astype("float64") if like.dtype == "float64" else row
 
     def sent(self, key: Any, values: Sequence[Any], place: Device) -> list[Any]:
-        """The arrays of a key as they arrive at `place`."""
+        """The arrays of a key as they arrive at `place`, in the dtype in which they are summed."""
         found = []
         for number, value in enumerate(values):
             codes = self.encode((key, number), value)

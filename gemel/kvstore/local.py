@@ -26,6 +26,9 @@ from gemel.runtime.plans import plan_of
 #: The module: `optimizer` is also the name of an argument, as users write it.
 optimizer_module = optimizer
 
+#: Dtypes that NumPy cannot add, or not accurately; they are summed as float32 and rounded once.
+NARROW = ("float16", "bfloat16")
+
 
 class LocalStore(KVStore):
     """A store in this process; it sums on the arrays' devices, or on the CPU."""
@@ -96,7 +99,7 @@ class LocalStore(KVStore):
         All get the same bits, which are those of that schedule's order of additions.
         """
         linked = any(device.linked for device in devices)
-        apart = linked or any(_apart(arrays[0]) for arrays in values)
+        apart = linked or any(_apart(array) for arrays in values for array in arrays)
         if self._compression is None and not apart:
             with autograd.pause():
                 return [self._sums(values, device) for device in devices]
@@ -163,18 +166,15 @@ class LocalStore(KVStore):
     ) -> Any:
         """Sum the arrays of a key at a place; `priority` is that of its operations."""
         check_alike(key, values)
-        if self._compression is not None and compression.shortens(values[0]):
-            values = self._compression.sent(key, values, place)
-        return self._sum(values, place)
+        if self._compression is None or not compression.shortens(values[0]):
+            return self._sum(values, place)
+        arrived = self._compression.sent(key, values, place)
+        return self._sum(arrived, place).astype(values[0].dtype, copy=False)
 
     def _sum(self, values: Sequence[Any], place: Device) -> Any:
         if not (place.linked or any(map(_apart, values))):
             return self._sums([values], place)[0]
-        arrived = [value.as_in_ctx(place) for value in values]
-        total = arrived[0]
-        for other in arrived[1:]:
-            total = total + other
-        return total
+        return _added([value.as_in_ctx(place) for value in values])
 
     def _stored(self, key: Any) -> Any:
         if key not in self._values:
@@ -255,6 +255,21 @@ def fits(key: Any, given: Any, stored: Any) -> None:
         )
 
 
+def widened(value: Any) -> Any:
+    """The array in the dtype in which it is summed."""
+    return value.astype("float32") if value.dtype.name in NARROW else value
+
+
+def _added(values: Sequence[Any]) -> Any:
+    """The sum of arrays on one device, from the first to the last, in their dtype."""
+    if len(values) == 1:
+        return values[0]
+    total, *others = map(widened, values)
+    for other in others:
+        total = total + other
+    return total.astype(values[0].dtype, copy=False)
+
+
 def _apart(value: Any) -> bool:
     """Whether an array must be summed by itself: it is behind a link, or its dtype has no
     kernels."""
@@ -277,9 +292,9 @@ class _Sums:
     def _plan(self, groups: Sequence[Sequence[Any]], device: Device) -> Any:
         entries = [[placeholder(spec_of(value)) for value in group] for group in groups]
         with Trace():
-            totals = [sum(rest, first + 0) for first, *rest in entries]
+            totals = [_added(group) if len(group) > 1 else group[0].copy() for group in entries]
         inputs = [entry for group in entries for entry in group]
         return plan_of(Graph(inputs, totals, (), "sum of gradients"), backend_of(device))
 
 
-__all__ = ["LocalStore", "check_alike"]
+__all__ = ["NARROW", "LocalStore", "check_alike", "widened"]

@@ -19,7 +19,7 @@ from gemel.device import CPUS, Device
 from gemel.errors import WorkersError
 from gemel.kvstore import compression
 from gemel.kvstore.base import pairs
-from gemel.kvstore.local import LocalStore, check_alike
+from gemel.kvstore.local import NARROW, LocalStore, check_alike, widened
 from gemel.kvstore.step_schedules import Piece, StepSchedule, StepSchedules
 from gemel.kvstore.wire import MpiWire
 from gemel.kvstore.world import World
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 #: The environment variables in which MPI's launchers pass the number of processes.
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE")
-#: Dtypes that NumPy cannot add, or not accurately; they are added as float32.
-NARROW = ("float16", "bfloat16")
 
 
 class MpiStore(LocalStore):
@@ -198,7 +196,7 @@ class MpiStore(LocalStore):
                 place = self._place(values[position], position)
                 parts = self._parts(values[position], blocks[position] if blocks else ())
                 counts.append(len(parts))
-                arrays += [_sent(self._own(part, place)) for part in parts]
+                arrays += [self._own(part, place) for part in parts]
             totals = schedule.sums(arrays)
             found: list[list[Any]] = [[None] * len(keys) for _ in devices]
             for position, count in zip(order, counts, strict=True):
@@ -259,9 +257,9 @@ class MpiStore(LocalStore):
         ]  # fmt: skip
 
     def _own(self, values: Sequence[Any], place: Device) -> Any:
-        """The sum of this worker's arrays, on the host."""
-        own = values[0] if len(values) == 1 else self._sum(values, place)
-        return own.as_in_ctx(CPUS[0]) if own.device.linked else own
+        """The sum of this worker's arrays, on the host and in the dtype in which it is sent."""
+        own = values[0] if len(values) == 1 else self._sum(list(map(widened, values)), place)
+        return widened(own.as_in_ctx(CPUS[0]) if own.device.linked else own)
 
     def _over_workers(
         self, name: str, kept: Any, values: Sequence[Any], place: Device, priority: int
@@ -272,9 +270,10 @@ class MpiStore(LocalStore):
         """
         own = self._own(values, place)
         if self._compresses(own):
-            return self._compressed(name, kept, own, priority).as_in_ctx(place)
-        total = self._world.issue(self._number, name, "sum", [_sent(own)], priority=priority)
-        return total.astype(own.dtype, copy=False).as_in_ctx(place)
+            total = self._compressed(name, kept, own, priority)
+        else:
+            total = self._world.issue(self._number, name, "sum", [own], priority=priority)
+        return total.astype(values[0].dtype, copy=False).as_in_ctx(place)
 
     def _compressed(self, name: str, kept: Any, own: Any, priority: int) -> Any:
         """Sum with compression: every worker receives the codes of all."""
@@ -300,11 +299,6 @@ class MpiStore(LocalStore):
 
 def _named(key: Any) -> str:
     return f"key {key!r}"
-
-
-def _sent(own: Any) -> Any:
-    """The array in the dtype in which it is sent."""
-    return own.astype("float32") if own.dtype.name in NARROW else own
 
 
 # ---- MPI
