@@ -1,13 +1,16 @@
-"""Sums in one process: dtypes that are summed as float32."""
+"""Sums in one process: dtypes that are summed as float32, compression and overflow."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy
 import pytest
 
-from gemel import cpu, device, gpu, kvstore, np, npx
+from gemel import amp, autograd, cpu, device, gluon, gpu, kvstore, np, npx
+from gemel.gluon import Parameter
 
+KINDS = ["fp16", "bf16", "2bit"]
 #: For each dtype a number to which adding 1 changes nothing, and that number plus 2.
 LARGE = {"float16": (2048.0, 2050.0), "bfloat16": (256.0, 258.0)}
 
@@ -75,3 +78,50 @@ def test_sums_of_a_processor_and_a_gpu(places):
     for wanted in ([cpu(0)], [gpu(0)], places):
         rows = kvstore.create("device").totals([0], [values], wanted)
         assert [(row[0].device, row[0].tolist()) for row in rows] == [(d, [2, 2]) for d in wanted]
+
+
+# ---- compression and what is not finite
+
+
+@pytest.mark.parametrize("bad", [float("inf"), -float("inf"), float("nan")])
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_finite_arrives_once_and_leaves_no_error(kind, bad):
+    store, out = store_with(np.zeros((6,)), kind), np.zeros((6,))
+    store.pushpull(0, np.array([0.3, bad, 1.0, bad, 1.0, 1.0]), out=out)
+    found = numpy.isfinite(out.asnumpy()).tolist()
+    assert found == [True, False, True, False, True, True]
+    if kind != "2bit":
+        numpy.testing.assert_array_equal(out.asnumpy()[[1, 3]], [bad] * 2)
+    fresh, expected = store_with(np.zeros((6,)), kind), np.zeros((6,))
+    for _ in range(3):
+        store.pushpull(0, np.ones((6,)), out=out)
+        fresh.pushpull(0, np.ones((6,)), out=expected)
+        assert out.tolist()[1] == out.tolist()[3] == expected.tolist()[1]
+
+
+@pytest.mark.parametrize("kind", ["none", *KINDS])
+def test_a_step_that_overflows_on_one_device_is_left_out_on_all(kind):
+    """Without compression and with it the same step is skipped, and training goes on."""
+    places = [cpu(0), cpu(1)]
+    weight = Parameter("w", shape=(2,))
+    weight.initialize(init="ones", ctx=places)
+    settings = {"type": kind, "threshold": 2.0**12}
+    trainer = gluon.Trainer([weight], "sgd", {"learning_rate": 0.125}, compression_params=settings)
+    amp.init_trainer(trainer, "float16")
+    scales, moved = [], []
+    for factor in (0.5, float("inf"), 0.5, float("nan"), 0.5):
+        before = weight.data().asnumpy()
+        with autograd.record():
+            losses = [
+                (weight.data(place) * np.array([0.5, value], device=place)).sum()
+                for place, value in zip(places, (0.5, factor), strict=True)
+            ]
+            with amp.scale_loss(losses, trainer) as scaled:
+                autograd.backward(scaled)
+        trainer.step(1)
+        scales.append(trainer._amp_loss_scaler.loss_scale)
+        after = [array.asnumpy() for array in weight.list_data()]
+        assert (after[0] == after[1]).all()
+        moved.append(bool((after[0] < before).all()))
+    assert scales == [2.0**16, 2.0**15, 2.0**15, 2.0**14, 2.0**14]
+    assert moved == [True, False, True, False, True]

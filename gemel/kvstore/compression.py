@@ -1,6 +1,10 @@
 """Gradient compression with error feedback: gradients are sent in fewer bits, and the rounding
 error of an element is added to what it sends next.
 
+An infinite or NaN element arrives as one that is not finite, so that whoever looks at the sum sees
+the overflow (loss scaling does, `gemel.amp`). It leaves no error behind: its next gradient is sent
+as if it were the first.
+
 Seide et al., 1-bit stochastic gradient descent, Interspeech 2014; Karimireddy et al., Error
 feedback fixes SignSGD, ICML 2019; the two bits are MXNet's.
 """
@@ -9,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from math import inf
+from math import inf, nan
 from typing import Any
 
 from gemel import np
@@ -36,7 +40,7 @@ class Compression(ABC):
     @abstractmethod
     def _packed(self, gradient: Any, lost: Any) -> Any:
         """Encode a row of elements plus their earlier errors. Returns the codes and the new
-        errors."""
+        errors, which are 0 for elements that are not finite."""
 
     @abstractmethod
     def _unpacked(self, codes: Any) -> Any:
@@ -66,7 +70,7 @@ class Compression(ABC):
 
 
 class TwoBits(Compression):
-    """Sends threshold, -threshold or 0 for each element, in 2 bits."""
+    """Sends threshold, -threshold or 0 for each element, in 2 bits; NaN if it is not finite."""
 
     share = 1 / 16
 
@@ -76,25 +80,28 @@ class TwoBits(Compression):
         self._threshold = threshold
 
     def _packed(self, gradient: Any, lost: Any) -> Any:
-        """Codes (0: none, 1: threshold, 2: -threshold), four in a byte."""
+        """Codes (0: none, 1: threshold, 2: -threshold, 3: not finite), four in a byte."""
         wanted = gradient + lost
         up, down = wanted >= self._threshold, wanted <= -self._threshold
-        codes = up.astype("uint8") + 2 * down.astype("uint8")
+        finite = np.isfinite(wanted)
+        codes = np.where(finite, up.astype("uint8") + 2 * down.astype("uint8"), 3).astype("uint8")
         codes = np.pad(codes, ((0, -codes.shape[0] % 4),)).reshape(-1, 4)
         bytes_ = codes[:, 0] + 4 * codes[:, 1] + 16 * codes[:, 2] + 64 * codes[:, 3]
         signs = up.astype("float32") - down.astype("float32")
-        return bytes_, wanted - self._threshold * signs
+        return bytes_, np.where(finite, wanted - self._threshold * signs, 0)
 
     def _unpacked(self, codes: Any) -> Any:
         columns = [(codes // place) % 4 for place in (1, 4, 16, 64)]
         found = np.stack(columns, axis=1).reshape(-1)
-        return self._threshold * ((found == 1).astype("float32") - (found == 2).astype("float32"))
+        signs = (found == 1).astype("float32") - (found == 2).astype("float32")
+        return np.where(found == 3, nan, self._threshold * signs)
 
 
 class Halves(Compression):
     """Sends each element in 16 bits, as ``float16`` or ``bfloat16``.
 
-    With float16, values beyond 65504 are clipped, and the rest is sent the next time.
+    Finite values that the dtype cannot hold (with float16 those beyond 65504) are clipped, and the
+    rest is sent the next time.
     """
 
     share = 1 / 2
@@ -107,8 +114,10 @@ class Halves(Compression):
 
     def _packed(self, gradient: Any, lost: Any) -> Any:
         wanted = gradient + lost
-        codes = np.clip(wanted, -self._largest, self._largest).astype(self._dtype)
-        return codes, wanted - codes.astype("float32")
+        finite = np.isfinite(wanted)
+        held = np.clip(wanted, -self._largest, self._largest)
+        codes = np.where(finite, held, wanted).astype(self._dtype)
+        return codes, np.where(finite, wanted - codes.astype("float32"), 0)
 
     def _unpacked(self, codes: Any) -> Any:
         return codes.astype("float32")

@@ -209,7 +209,8 @@ class LocalStore(KVStore):
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """Send gradients in fewer bits: ``{"type": "2bit", "threshold": 0.5}``.
 
-        What compression loses is added to what is sent next. Only for the store ``"device"``.
+        What compression loses is added to what is sent next. Elements that are infinite or NaN stay
+        so (with 2 bits they become NaN) and lose nothing. Only for the store ``"device"``.
         `gemel.kvstore.compression` describes what is sent.
         """
         made = compression.create(compression_params)
