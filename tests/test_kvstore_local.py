@@ -71,15 +71,6 @@ def test_sums_of_bools_are_bools(places):
         assert (row[0].dtype, row[0].tolist()) == ("bool", [True, False])
 
 
-@pytest.mark.parametrize("places", [[cpu(0), gpu(0)], [gpu(0), cpu(0)]], ids=str)
-def test_sums_of_a_processor_and_a_gpu(places):
-    """Whichever comes first, and wherever the sum is wanted."""
-    values = [np.ones((2,), device=place) for place in places]
-    for wanted in ([cpu(0)], [gpu(0)], places):
-        rows = kvstore.create("device").totals([0], [values], wanted)
-        assert [(row[0].device, row[0].tolist()) for row in rows] == [(d, [2, 2]) for d in wanted]
-
-
 # ---- compression and what is not finite
 
 

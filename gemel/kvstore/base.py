@@ -108,7 +108,8 @@ class KVStore(ABC):
         devices: Sequence[Device],
         blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
-        """All-reduce a `Trainer`'s gradients: for each device, the sums of the arrays of each key.
+        """All-reduce a `Trainer`'s gradients: for each device, the sums of the arrays of each key,
+        which are on these devices.
 
         `blocks` may have, for each array of each key, the same elements in blocks of rows, of which
         the first are ready earlier; an empty list if there are none.

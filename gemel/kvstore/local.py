@@ -99,7 +99,7 @@ class LocalStore(KVStore):
         All get the same bits, which are those of that schedule's order of additions.
         """
         linked = any(device.linked for device in devices)
-        apart = linked or any(_apart(array) for arrays in values for array in arrays)
+        apart = linked or any(_apart(arrays[0]) for arrays in values)
         if self._compression is None and not apart:
             with autograd.pause():
                 return [self._sums(values, device) for device in devices]

@@ -250,11 +250,9 @@ class ServerStore(KVStore):
             for array in values:
                 known.fits(self.rank, array)
             with npx.priority(priority), autograd.pause():
-                several = len(values) > 1
-                total = (
-                    self._local.totals([one], [values], CPUS[:1])[0][0] if several else values[0]
-                )
-                total = total.as_in_ctx(CPUS[0]) if total.device.linked else total
+                here = [a.as_in_ctx(CPUS[0]) if a.device.linked else a for a in values]
+                several = len(here) > 1
+                total = self._local.totals([one], [here], CPUS[:1])[0][0] if several else here[0]
                 self._push(one, known, total, priority)
 
     def _push(self, one: Any, key: Key, total: Any, priority: int) -> None:
