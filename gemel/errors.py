@@ -52,6 +52,10 @@ class TopologyError(GemelError, ValueError):
     """Invalid links, a place without a route, or a schedule that does not fit the topology."""
 
 
+class NoRouteError(TopologyError):
+    """There is no route between two places that a schedule sends messages between."""
+
+
 class TraceError(GemelError, RuntimeError):
     """A traced function needs a value that is known only when the program runs."""
 

@@ -9,12 +9,18 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+from numbers import Real
+from typing import Any, NamedTuple
 
 from gemel.errors import TopologyError, unknown_name
 
 #: The kinds of nodes. Switches and hosts forward messages to other nodes, GPUs do not.
 KINDS = ("gpu", "host", "switch")
+
+
+def is_finite(value: Any) -> bool:
+    """Whether this is a finite number, and not a text, NaN or infinity."""
+    return isinstance(value, Real) and math.isfinite(value)
 
 
 class Node(NamedTuple):
@@ -188,14 +194,15 @@ class Topology:
                     f"{where} exists already; use one link with the bandwidth of both"
                 )
             pairs.add(ends)
-            if not 0 < link.bandwidth < math.inf:
+            if not is_finite(link.bandwidth) or link.bandwidth <= 0:
                 raise TopologyError(
-                    f"{where} has a bandwidth of {link.bandwidth} GB/s; it must be positive"
+                    f"{where} has a bandwidth of {link.bandwidth!r} GB/s; it must be positive and "
+                    "finite"
                 )
             for word, value in (("latency", link.latency), ("overhead", link.overhead)):
-                if not 0 <= value < math.inf:
+                if not is_finite(value) or value < 0:
                     raise TopologyError(
-                        f"{where} has {word} {value} us; it must be finite and not negative"
+                        f"{where} has {word} {value!r} us; it must be finite and not negative"
                     )
 
 

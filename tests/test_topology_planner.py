@@ -9,7 +9,8 @@ import random
 import pytest
 
 from gemel import topology
-from gemel.errors import TopologyError
+from gemel.errors import NoRouteError, TopologyError
+from gemel.links import Link, Node, Topology
 from gemel.topology.units import read_bytes, show_bytes, show_seconds
 
 #: 1 KB to 256 MB, by factors of two.
@@ -85,9 +86,28 @@ def test_of_nearly_equal_schedules_the_simplest_is_chosen() -> None:
     assert len(planner.choose(1e8).schedule) == 24
 
 
+def test_schedules_without_a_route_are_left_out() -> None:
+    """Four GPUs in a ring of direct links, without a host: neighbours reach each other only."""
+    nodes = [Node(f"g{number}", "gpu") for number in range(4)]
+    around = [Link(f"g{number}", f"g{(number + 1) % 4}", 10.0) for number in range(4)]
+    where = Topology("around", nodes, around)
+    names = [schedule.name for schedule in topology.candidates(where)]
+    assert names == ["ring", "ring both ways"]
+    assert topology.Planner(where).choose(1e6).schedule.name == "ring both ways"
+    with pytest.raises(NoRouteError, match="no route"):
+        topology.Planner(where, [topology.pieces(where)])
+    # Without a ring either, the first GPU may still reach all others.
+    star = Topology("star", nodes, [Link("g0", f"g{number}", 10.0) for number in (1, 2, 3)])
+    assert "one device" in [schedule.name for schedule in topology.candidates(star)]
+    line = Topology("line", nodes, around[:3])
+    for make in (topology.candidates, topology.Planner):
+        with pytest.raises(NoRouteError, match="line: there is no route from"):
+            make(line)
+
+
 def test_what_cannot_be_planned() -> None:
     planner = topology.Planner(topology.pcie())
-    for wrong in (-1, math.nan, math.inf):
+    for wrong in (-1, math.nan, math.inf, "1MB", None):
         with pytest.raises(TopologyError, match="give a finite number, 0 or more"):
             planner.choose(wrong)
         with pytest.raises(TopologyError, match="give a finite number, 0 or more"):
@@ -149,8 +169,12 @@ def test_lists_of_buckets_at_the_edges() -> None:
         planner.buckets([1, 2], [0.0])
     with pytest.raises(TopologyError, match="in the order in which they are ready"):
         planner.buckets([1, 2], [1.0, 0.5])
-    with pytest.raises(TopologyError, match="-1 bytes"):
-        planner.buckets([-1])
+    for wrong in (-1, "1MB"):
+        with pytest.raises(TopologyError, match=f"{wrong!r} bytes"):
+            planner.buckets([wrong])
+    for late in (math.nan, math.inf, "1 s"):
+        with pytest.raises(TopologyError, match=r"a time of .*; give finite numbers"):
+            planner.buckets([3], [late])
 
 
 # --- what it says

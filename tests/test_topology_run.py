@@ -169,7 +169,7 @@ def test_a_run_has_a_limit() -> None:
 def test_what_cannot_run() -> None:
     where = topology.pcie()
     ring = topology.ring(where)
-    for wrong in (0, -1, numpy.nan):
+    for wrong in (0, -1, numpy.nan, numpy.inf, "2"):
         with pytest.raises(TopologyError, match="it must be positive"):
             topology.run(ring, where, arrays(4, 2), slowdown=wrong)
     with pytest.raises(TopologyError, match="3 arrays for 4 ranks"):

@@ -9,7 +9,7 @@ import numpy
 import pytest
 
 from gemel import topology
-from gemel.errors import ShapeError, TopologyError, UnknownNameError
+from gemel.errors import ArgumentError, ShapeError, TopologyError, UnknownNameError
 from gemel.topology.schedule import Progress, Schedule, joined, rounds, steps
 from gemel.topology.schedules.tree import two_trees
 
@@ -183,6 +183,8 @@ def test_arrays_that_do_not_fit_are_refused() -> None:
         topology.all_reduce(schedule, [numpy.zeros(2)] * 3 + [numpy.zeros(3)])
     with pytest.raises(ShapeError, match="float32"):
         topology.all_reduce(schedule, [numpy.zeros(2)] * 3 + [numpy.zeros(2, "float32")])
+    with pytest.raises(ArgumentError, match="rank 3 has a list, which is not an array"):
+        topology.all_reduce(schedule, [*[numpy.zeros(2)] * 3, [0.0, 0.0]])
 
 
 # --- what is refused
@@ -227,5 +229,19 @@ def test_topologies_that_lack_the_places() -> None:
     with pytest.raises(TopologyError, match="it must name all 8 exactly once"):
         topology.tree(topology.p3(), along=["gpu0"])
     nothing = topology.Topology("nothing", [], [])
-    with pytest.raises(TopologyError, match="no GPU"):
-        topology.Planner(nothing)
+    some = topology.Ring((), 1.0)
+    for use in (
+        topology.Planner, topology.candidates, topology.one_device, topology.pieces, topology.ring,
+        topology.tree, topology.chain, lambda where: topology.ring(where, along=[some]),
+        lambda where: topology.rings(where, []),
+    ):  # fmt: skip
+        with pytest.raises(TopologyError, match="no GPU"):
+            use(nothing)
+
+
+@pytest.mark.parametrize("chunks", [0, -1, 1.5, "2"])
+@pytest.mark.parametrize("make", [topology.chain, topology.tree])
+def test_numbers_of_chunks_that_cannot_be(make: Any, chunks: Any) -> None:
+    with pytest.raises(TopologyError, match=f"{chunks!r} chunks; give a whole number, 1 or more"):
+        make(topology.p3(), chunks)
+    assert len(make(topology.p3(), numpy.int64(2)).shares) in (2, 4)

@@ -128,6 +128,18 @@ def test_a_sum_takes_the_links_time(name: str) -> None:
     assert min(taken) < 3 * seconds, taken
 
 
+def test_gpus_in_a_ring_sum_along_it() -> None:
+    """GPUs forward no messages, so other schedules have no routes there."""
+    nodes = [Node(f"g{number}", "gpu") for number in range(4)]
+    around = [Link(f"g{number}", f"g{(number + 1) % 4}", 10.0) for number in range(4)]
+    device.simulate(Topology("around", nodes, around))
+    places = [gpu(number) for number in range(4)]
+    store = kvstore.create("device")
+    values = [np.full((3,), number, device=place) for number, place in enumerate(places)]
+    assert [one.tolist() for one in totals(store, values, places)] == [[6.0] * 3] * 4
+    assert len(store.carried()) == 8
+
+
 def test_a_store_that_adds_up_on_the_cpu_sends_everything_there() -> None:
     where, places = simulated("pcie4")
     values = [np.ones((1000,), device=place) for place in places]
@@ -320,6 +332,6 @@ def test_topologies_that_cannot_be_simulated() -> None:
         device.simulate(Topology("none", [Node("a", "host")], []))
     nodes = [Node("a", "gpu"), Node("b", "gpu")]
     device.simulate(Topology("apart", nodes, []))
-    with pytest.raises(GemelError, match="no route from a to b"):
+    with pytest.raises(GemelError, match="no route from b to a"):
         totals(kvstore.create("device"), [np.ones(2, device=gpu(n)) for n in range(2)],
                [gpu(0), gpu(1)])  # fmt: skip

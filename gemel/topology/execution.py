@@ -17,7 +17,8 @@ def all_reduce(schedule: Schedule, arrays: Sequence[Array]) -> list[Array]:
     """The sums of the arrays of all ranks, of one shape and dtype, as each rank gets them.
 
     The arrays given stay as they are. Raises `TopologyError` for another number of arrays,
-    `ShapeError` for shapes or dtypes that differ.
+    `ArgumentError` for lists and other things that are no arrays, `ShapeError` for shapes or dtypes
+    that differ.
 
     >>> import numpy
     >>> from gemel import topology

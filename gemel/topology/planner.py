@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy
 
 from gemel.errors import TopologyError
-from gemel.links import Topology
+from gemel.links import Topology, is_finite
 from gemel.topology.estimate import Estimate
 from gemel.topology.explaining import SIZES, explain, table
 from gemel.topology.routes import Routes
@@ -47,6 +47,9 @@ class Bucket(NamedTuple):
 
 class Planner:
     """Predicts times and chooses among `schedules` on one topology, by default among all that fit.
+
+    Those that fit are `candidates`: the topology has their places and routes. Raises
+    `TopologyError` if there is no schedule.
 
     >>> from gemel import topology
     >>> planner = topology.Planner(topology.named("p3"))
@@ -104,9 +107,12 @@ class Planner:
         after which each is ready (never decreasing; None: all at once). Buckets are sent one after
         the other. Small tensors share a message's latency, but a bucket waits for its last tensor.
         Dynamic programming finds the best of all cuts. Raises `TopologyError` for lists of
-        different lengths.
+        different lengths, and for sizes or times that are not finite.
         """
         times = [0.0] * len(sizes) if ready is None else list(ready)
+        for moment in times:
+            if not is_finite(moment):
+                raise TopologyError(f"buckets: a time of {moment!r} s; give finite numbers")
         if len(times) != len(sizes) or any(b < a for a, b in zip(times, times[1:], strict=False)):
             raise TopologyError(
                 f"buckets: {len(sizes)} sizes and {len(times)} times; give each tensor a time, "

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 import numpy
 
+from gemel.errors import TopologyError
 from gemel.links import Topology
 from gemel.topology.routes import Routes
 
@@ -32,7 +33,8 @@ class Ring(NamedTuple):
 
 
 def rings(topology: Topology, names: Sequence[str]) -> list[Ring]:
-    r"""Rings through all the named GPUs that share no direct link; at least one.
+    r"""Rings through all the named GPUs that share no direct link; at least one. Raises
+    `TopologyError` if none is named, and `NoRouteError`.
 
     >>> from gemel import topology
     >>> p3 = topology.named("p3")
@@ -40,6 +42,8 @@ def rings(topology: Topology, names: Sequence[str]) -> list[Ring]:
     gpu0 -> gpu3 -> gpu2 -> gpu1 -> gpu5 -> gpu6 -> gpu7 -> gpu4 -> gpu0   (36 GB/s)
     gpu0 -> gpu1 -> gpu3 -> gpu7 -> gpu5 -> gpu4 -> gpu6 -> gpu2 -> gpu0   (18 GB/s)
     """
+    if not names:
+        raise TopologyError(f"rings: no GPU of {topology.name} was named; give one or more")
     inside = set(names)
     wires = {
         frozenset((link.one, link.other)): link.bandwidth

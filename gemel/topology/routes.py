@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from gemel.errors import TopologyError
+from gemel.errors import NoRouteError
 from gemel.links import Topology
 
 Array = NDArray[Any]
@@ -64,7 +64,7 @@ class Routes:
         self._rows = numpy.full(len(topology.nodes), -1, "int32")
 
     def between(self, sources: Array, targets: Array) -> Paths:
-        """The routes between nodes, given by number. Raises `TopologyError` if there is none."""
+        """The routes between nodes, given by number. Raises `NoRouteError` if there is none."""
         self._find(numpy.unique(sources))
         rows, node, columns = self._rows[sources], targets.copy(), []
         while (moving := node != sources).any():
@@ -72,7 +72,7 @@ class Routes:
             if (link[moving] < 0).any():
                 lost = numpy.flatnonzero(moving & (link < 0))[0]
                 names = [self.topology.nodes[ends[lost]].name for ends in (sources, targets)]
-                raise TopologyError(
+                raise NoRouteError(
                     f"topology {self.topology.name}: there is no route from {names[0]} to "
                     f"{names[1]} (switches and hosts forward messages, GPUs do not)"
                 )
@@ -87,7 +87,7 @@ class Routes:
         )
 
     def route(self, source: str, target: str) -> Route:
-        """The route between two nodes. Raises `UnknownNameError` and `TopologyError`."""
+        """The route between two nodes. Raises `UnknownNameError` and `NoRouteError`."""
         ends = [numpy.array([self.topology.number(name)]) for name in (source, target)]
         paths = self.between(*ends)
         names = [self.topology.nodes[self._tail[link]].name for link in paths.links[0][::-1]]

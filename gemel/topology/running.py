@@ -20,7 +20,7 @@ import numpy
 from numpy.typing import NDArray
 
 from gemel.errors import TopologyError
-from gemel.links import Topology
+from gemel.links import Topology, is_finite
 from gemel.topology.execution import filled
 from gemel.topology.routes import Paths, Routes
 from gemel.topology.schedule import Progress, Schedule
@@ -54,10 +54,10 @@ def run(
     do not change. `limit` is in seconds of wall time.
 
     Raises `TopologyError` if the limit has passed, naming the unfinished steps, for a schedule with
-    more steps at a time than threads (512), or for a slowdown that is not positive.
+    more steps at a time than threads (512), or for a slowdown that is not positive or not finite.
     """
-    if not slowdown > 0:
-        raise TopologyError(f"run: a slowdown of {slowdown}; it must be positive")
+    if not is_finite(slowdown) or slowdown <= 0:
+        raise TopologyError(f"run: a slowdown of {slowdown!r}; it must be positive and finite")
     routes = topology if isinstance(topology, Routes) else Routes(topology)
     rows = schedule.steps
     ends = rows.source.tolist(), rows.target.tolist(), rows.channel.tolist()

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from gemel.errors import ShapeError, TopologyError
+from gemel.errors import ArgumentError, ShapeError, TopologyError
 from gemel.links import Topology
 
 Array = NDArray[Any]
@@ -225,6 +225,19 @@ def _followers(rows: Steps, places: int) -> Array:
     return found
 
 
+def ranks_of(topology: Topology) -> tuple[str, ...]:
+    """The GPUs, which are the ranks of a schedule. Raises `TopologyError` if there is none."""
+    if not topology.gpus:
+        raise TopologyError(f"the topology {topology.name} has no GPU, so there is nothing to sum")
+    return topology.gpus
+
+
+def check_chunks(name: str, chunks: int) -> None:
+    """Raise `TopologyError` unless a tensor can be cut into this many chunks."""
+    if not isinstance(chunks, (int, numpy.integer)) or chunks < 1:
+        raise TopologyError(f"{name}: {chunks!r} chunks; give a whole number, 1 or more")
+
+
 def numbered(topology: Topology, places: Sequence[str], order: Sequence[str]) -> list[int]:
     """The numbers of places in an order. Raises `TopologyError` unless it has each exactly once."""
     if sorted(order) != sorted(places):
@@ -237,11 +250,18 @@ def numbered(topology: Topology, places: Sequence[str], order: Sequence[str]) ->
 
 
 def check_places(schedule: Schedule, given: Sequence[Any]) -> None:
-    """Check that there is one array per rank (`TopologyError`), all alike (`ShapeError`)."""
+    """Check that there is one (`TopologyError`) array (`ArgumentError`) per rank, all alike
+    (`ShapeError`)."""
     if len(given) != schedule.ranks:
         raise TopologyError(
             f"schedule {schedule.name}: {len(given)} arrays for {schedule.ranks} ranks"
         )
+    for rank, array in enumerate(given):
+        if not (hasattr(array, "shape") and hasattr(array, "dtype")):
+            raise ArgumentError(
+                f"schedule {schedule.name}: rank {rank} has a {type(array).__name__}, which is not "
+                "an array; numpy.array makes one"
+            )
     kinds = {(array.shape, str(array.dtype)) for array in given}
     if len(kinds) > 1:
         raise ShapeError(f"schedule {schedule.name}: the ranks have arrays of {sorted(kinds)}")

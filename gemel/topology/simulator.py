@@ -16,7 +16,7 @@ import numpy
 from numpy.typing import NDArray
 
 from gemel.errors import TopologyError
-from gemel.links import Topology
+from gemel.links import Topology, is_finite
 from gemel.topology.routes import Paths, Routes
 from gemel.topology.schedule import Progress, Schedule
 
@@ -71,8 +71,8 @@ def simulate(schedule: Schedule, topology: Topology | Routes, nbytes: float) -> 
 
 def check_bytes(nbytes: float) -> None:
     """Raises `TopologyError` unless this is a valid number of bytes."""
-    if not 0 <= nbytes < numpy.inf:
-        raise TopologyError(f"a tensor of {nbytes} bytes: give a finite number, 0 or more")
+    if not is_finite(nbytes) or nbytes < 0:
+        raise TopologyError(f"a tensor of {nbytes!r} bytes: give a finite number, 0 or more")
 
 
 def paths_of(schedule: Schedule, routes: Routes) -> Paths:

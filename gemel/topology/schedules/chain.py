@@ -9,16 +9,17 @@ from __future__ import annotations
 import numpy
 
 from gemel.links import Topology
-from gemel.topology.schedule import Schedule, joined, steps
+from gemel.topology.schedule import Schedule, check_chunks, joined, ranks_of, steps
 
 
 def chain(topology: Topology, chunks: int = 8) -> Schedule:
     """GPU i computes the sum of GPUs 0 to i; the sum of the last GPU is sent back to all.
 
     Links in the middle carry the tensor once each way, as many bytes as in a ring. The first chunk
-    is back after 2 (n - 1) messages.
+    is back after 2 (n - 1) messages. Raises `TopologyError` if there is no GPU, or no chunk.
     """
-    places = topology.gpus
+    check_chunks("chain", chunks)
+    places = ranks_of(topology)
     up = numpy.arange(len(places) - 1)
     down = up[::-1] + 1
     rows = []

@@ -13,15 +13,16 @@ import numpy
 
 from gemel.errors import TopologyError
 from gemel.links import Topology
-from gemel.topology.schedule import Schedule, Steps, joined, steps
+from gemel.topology.schedule import Schedule, Steps, joined, ranks_of, steps
 
 
 def exchange(name: str, topology: Topology, holders: Sequence[str], drawing: str) -> Schedule:
     """All GPUs send each holder its piece, and receive the sum from it.
 
-    Raises `UnknownNameError`, and `TopologyError` for a holder that is a switch or named twice.
+    Raises `UnknownNameError`, and `TopologyError` for a topology without GPUs, or a holder that is
+    a switch or named twice.
     """
-    ranks = topology.gpus
+    ranks = ranks_of(topology)
     for holder in holders:
         kind = topology.nodes[topology.number(holder)].kind
         if kind == "switch" or list(holders).count(holder) > 1:

@@ -13,7 +13,7 @@ import numpy
 
 from gemel.links import Topology
 from gemel.topology.rings import Ring, rings
-from gemel.topology.schedule import Schedule, Steps, joined, numbered, steps
+from gemel.topology.schedule import Schedule, Steps, joined, numbered, ranks_of, steps
 
 
 def ring(
@@ -22,13 +22,15 @@ def ring(
     """Rings through all GPUs at the same time; the share of each is proportional to its bandwidth.
 
     By default they are those of `rings`. Links are used in one direction only, as is usual;
-    `both_ways` also runs every ring backwards, with half of its share.
+    `both_ways` also runs every ring backwards, with half of its share. Raises `TopologyError` if
+    there is no GPU, or no ring.
     """
-    found = rings(topology, topology.gpus) if along is None else along
+    places = ranks_of(topology)
+    found = rings(topology, places) if along is None else along
     ways = [(one, one.order) for one in found]
     if both_ways:
         ways = [way for one in found for way in ((one, one.order), (one, one.order[::-1]))]
-    size, places = len(topology.gpus), topology.gpus
+    size = len(places)
     numbers = [numbered(topology, places, order) for _, order in ways]
     rows = []
     for channel, order in enumerate(numbers):

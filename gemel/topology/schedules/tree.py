@@ -13,16 +13,26 @@ import numpy
 
 from gemel.links import Topology
 from gemel.topology.rings import rings
-from gemel.topology.schedule import Schedule, Steps, joined, numbered, steps
+from gemel.topology.schedule import (
+    Schedule,
+    Steps,
+    check_chunks,
+    joined,
+    numbered,
+    ranks_of,
+    steps,
+)
 
 
 def tree(topology: Topology, chunks: int = 8, along: Sequence[str] | None = None) -> Schedule:
     """Two trees over the GPUs; each half of the tensor is sent in `chunks` parts.
 
     GPUs that are close in the order of `along`, which has all of them, are mostly close in the
-    trees. By default it is the first of `rings`.
+    trees. By default it is the first of `rings`. Raises `TopologyError` if there is no GPU, or no
+    chunk.
     """
-    places = topology.gpus
+    check_chunks("tree", chunks)
+    places = ranks_of(topology)
     line = rings(topology, places)[0].order if along is None else along
     order = numbered(topology, places, line)
     parents = two_trees(len(order))
