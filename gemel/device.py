@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import cache, wraps
 from math import inf
 from operator import index
@@ -236,7 +237,8 @@ def simulate(
     Given a `Topology` instead of a number, its GPUs are simulated. Each GPU's own link is then its
     route to the nearest host. A store ``"device"`` or ``"local"`` sums gradients over the links of
     the topology, by the schedule that its planner chooses. Raises `DeviceError` for more GPUs than
-    there are names for, or an impossible speed.
+    there are names for, or a bandwidth that is not a finite number above 0; to make copies cheap,
+    give a large one, such as 1e6.
 
     >>> device.simulate(device.topology("p3").slower(100))
     >>> device.num_gpus()
@@ -251,16 +253,23 @@ def simulate(
     number = _whole("simulate", given)
     if not 0 <= number <= GPU_COUNT:
         raise DeviceError(f"simulate: {number} GPUs; give 0 to {GPU_COUNT}")
-    usual = config.SIMULATED_BANDWIDTH.read(), config.SIMULATED_LATENCY.read()
-    bandwidth = usual[0] if gigabytes_per_second is None else gigabytes_per_second
-    latency = usual[1] if microseconds is None else microseconds
-    if not (bandwidth > 0 and 0 <= latency < inf):
-        raise DeviceError(
-            f"simulate: a link of {bandwidth} GB/s and {latency} us; the bandwidth must be "
-            "positive, the latency finite and not negative"
-        )
-    _make([(bandwidth, latency)] * number)
-    _simulation.link, _simulation.topology = (bandwidth, latency), None
+    link = _link(gigabytes_per_second, microseconds)
+    _make([link] * number)
+    _simulation.link, _simulation.topology = link, None
+
+
+def _link(bandwidth: float | None = None, latency: float | None = None) -> tuple[float, float]:
+    """The GB/s and microseconds of a simulated GPU's link; None means the environment's. Raises
+    `DeviceError`."""
+    bandwidth = config.SIMULATED_BANDWIDTH.read() if bandwidth is None else bandwidth
+    latency = config.SIMULATED_LATENCY.read() if latency is None else latency
+    with suppress(TypeError):
+        if 0 < bandwidth < inf and 0 <= latency < inf:
+            return bandwidth, latency
+    raise DeviceError(
+        f"simulate: a link of {bandwidth!r} GB/s and {latency!r} us; both must be finite numbers, "
+        "the bandwidth positive and the latency not negative"
+    )
 
 
 def _simulate_topology(
@@ -278,8 +287,7 @@ def _simulate_topology(
             "latency do not apply; describe other links with gemel.links.Topology, or slow all "
             "of them down with slower()"
         )
-    usual = config.SIMULATED_BANDWIDTH.read(), config.SIMULATED_LATENCY.read()
-    _make([where.to_host(name) or usual for name in names])
+    _make([where.to_host(name) or _link() for name in names])
     _simulation.topology = where
 
 

@@ -168,6 +168,8 @@ WRONG = [
     (lambda: device.simulate(1, gigabytes_per_second=math.nan), "a link of nan GB/s"),
     (lambda: device.simulate(1, microseconds=math.nan), "nan us"),
     (lambda: device.simulate(1, microseconds=math.inf), "inf us"),
+    (lambda: device.simulate(1, gigabytes_per_second=math.inf), "inf GB/s .*finite numbers"),
+    (lambda: device.simulate(1, gigabytes_per_second="8"), "'8' GB/s"),
 ]
 
 
