@@ -257,6 +257,9 @@ def test_wrong_use_is_refused_where_it_happens() -> None:
             other.push("v", np.zeros((3,)))
         with pytest.raises(UnknownNameError, match="call init first"):
             other.pull("v", np.zeros((3,)))
+        store.init("3", np.zeros((1,)))
+        with pytest.raises(UnknownKeyError, match="there is a key '3', but '3' and 3 are"):
+            store.push(3, np.zeros((1,)))
         with pytest.raises(ShapeError, match=r"worker 0: key 'w' is float32\[3\]"):
             store.push("w", np.zeros((3, 1)))
         with pytest.raises(ShapeError, match="2 keys were given, but values for 1"):

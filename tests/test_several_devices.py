@@ -19,6 +19,7 @@ import gemel
 from gemel import autograd, cpu, device, gluon, gpu, init, kvstore, np, npx
 from gemel.errors import (
     ArgumentError,
+    AxisError,
     DeviceError,
     DTypeError,
     GemelError,
@@ -758,6 +759,22 @@ BAD: list[tuple[Any, type[Exception], str]] = [
     (lambda: split_data(np.ones((3, 2)), 4), ShapeError, "3 examples"),
     (lambda: split_data(np.ones((0, 2)), 4, even_split=False), ShapeError, "0 examples"),
     (lambda: split_data(np.ones((5, 2)), 2), ShapeError, "even_split=False"),
+    *(
+        (
+            lambda n=number: split_data(np.ones((6, 2)), n, even_split=False),
+            ArgumentError,
+            r"split_data: .* parts of an array of shape \(6, 2\); give a whole number",
+        )
+        for number in (0, -1, 1.5, "2")
+    ),
+    (lambda: split_data(np.ones((6,)), 2, batch_axis=1), AxisError, "split_data: axis 1 is out"),
+    (lambda: split_data(np.ones((6,)), 2, batch_axis=-2), AxisError, "split_data: axis -2 is"),
+    (lambda: split_and_load(np.array(3.0), TWO), AxisError, "an array of 0 dimensions"),
+    (
+        lambda: stored().push("0", np.ones(2)),
+        UnknownNameError,
+        "there is no key '0'; there is a key 0, but 0 and '0' are different keys",
+    ),
     (lambda: split_and_load(np.ones((4,))), ValueError, "give a list of devices"),
 ]
 

@@ -10,6 +10,7 @@ from gemel import autograd, np
 from gemel.device import current_device
 from gemel.errors import ArgumentError, ShapeError, unknown_attribute
 from gemel.gluon.hooks import HookHandle
+from gemel.spec import normalize_axis
 
 if TYPE_CHECKING:
     from gemel.gluon.download import check_sha1, download
@@ -22,18 +23,25 @@ def split_data(
     """Split `data` into `num_slice` parts along `batch_axis`; the parts are views.
 
     Raises `ShapeError` if the parts would differ in length. Without `even_split` the first parts
-    may have one example more; with fewer examples than `num_slice`, each example is a part.
+    may have one example more; with fewer examples than `num_slice`, each example is a part. Raises
+    `AxisError` for an axis that `data` does not have, `ArgumentError` for less than one part.
     """
-    size = data.shape[batch_axis]
+    axis = normalize_axis("split_data", batch_axis, data.ndim)
+    if not hasattr(num_slice, "__index__") or num_slice < 1:
+        raise ArgumentError(
+            f"split_data: {num_slice!r} parts of an array of shape {data.shape}; give a whole "
+            "number, 1 or more"
+        )
+    size = data.shape[axis]
     if size == 0 or (even_split and size % num_slice):
         raise ShapeError(
-            f"split_data: {size} examples (axis {batch_axis} of shape {data.shape}) do not split "
+            f"split_data: {size} examples (axis {axis} of shape {data.shape}) do not split "
             f"into {num_slice} equal parts; use another batch size or even_split=False"
         )
     num_slice = min(num_slice, size)
     length, more = divmod(size, num_slice)
     bounds = [length * part + min(part, more) for part in range(num_slice + 1)]
-    before = (slice(None),) * (batch_axis % data.ndim)
+    before = (slice(None),) * axis
     parts = [(*before, slice(a, b)) for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
     return [data[part] for part in parts]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -209,10 +209,18 @@ def _plain(key: Any) -> int | str:
     )
 
 
+def alike_key(key: Any, known: Iterable[Any]) -> str:
+    """For an error about an unknown key: that there is one with the same text, but another type."""
+    for other in known:
+        if str(other) == str(key):
+            return f"; there is a key {other!r}, but {other!r} and {key!r} are different keys"
+    return ""
+
+
 def _described(value: Any) -> str:
     name = type(value).__name__
     shape = getattr(value, "shape", None)
     return f"{name} {value!r:.60}" if shape is None else f"{name} of shape {tuple(shape)}"
 
 
-__all__ = ["KVStore", "pairs"]
+__all__ = ["KVStore", "alike_key", "pairs"]

@@ -13,12 +13,19 @@ from typing import Any
 
 from gemel import autograd, npx, optimizer
 from gemel.device import CPUS, Device, simulated_topology
-from gemel.errors import ArgumentError, DTypeError, GemelError, ShapeError, unknown_name
+from gemel.errors import (
+    ArgumentError,
+    DTypeError,
+    GemelError,
+    ShapeError,
+    UnknownNameError,
+    unknown_name,
+)
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace
 from gemel.kvstore import compression, states
-from gemel.kvstore.base import KVStore, pairs
+from gemel.kvstore.base import KVStore, alike_key, pairs
 from gemel.kvstore.traffic import Traffic
 from gemel.runtime.backend import backend_of
 from gemel.runtime.plans import plan_of
@@ -178,6 +185,8 @@ class LocalStore(KVStore):
 
     def _stored(self, key: Any) -> Any:
         if key not in self._values:
+            if hint := alike_key(key, self._values):
+                raise UnknownNameError(f"kvstore: there is no key {key!r}{hint}")
             raise unknown_name("key (call init first)", key, map(str, self._values))
         return self._values[key]
 

@@ -25,7 +25,7 @@ from gemel.errors import (
     WaitLimitError,
     WorldError,
 )
-from gemel.kvstore.base import KVStore, pairs
+from gemel.kvstore.base import KVStore, alike_key, pairs
 from gemel.kvstore.local import LocalStore
 from gemel.kvstore.server.connection import Connection
 from gemel.kvstore.server.errands import Errands, end
@@ -238,9 +238,8 @@ class ServerStore(KVStore):
 
     def _known(self, key: Any) -> Key:
         if key not in self._keys:
-            raise UnknownKeyError(
-                f"kvstore: worker {self.rank}: there is no key {key!r}; call init first"
-            )
+            hint = alike_key(key, self._keys) or "; call init first"
+            raise UnknownKeyError(f"kvstore: worker {self.rank}: there is no key {key!r}{hint}")
         return self._keys[key]
 
     def push(self, key: Any, value: Any, priority: int = 0) -> None:
