@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy
 
-from gemel import autograd, cpu, gluon, init, kvstore, np, npx, optimizer
+from gemel import amp, autograd, cpu, gluon, init, kvstore, np, npx, optimizer
 from gemel.errors import GemelError
 from gemel.gluon import nn
 from gemel.kvstore import agreement, mpi
@@ -241,6 +241,27 @@ def compressed(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
     return {"apart": worst, "bytes": (store.statistics()["bytes"] - before) / 6}
 
 
+def overflowing(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """Whether the parameter moved, and the scale, after steps in which one worker overflows."""
+    weight = gluon.Parameter("w", shape=(3,))
+    weight.initialize(init="ones")
+    compression = {"type": settings["kind"], "threshold": 2.0**12}
+    trainer = gluon.Trainer(
+        [weight], "sgd", {"learning_rate": 0.125}, kvstore=store, compression_params=compression
+    )
+    amp.init_trainer(trainer, "float16")
+    found = []
+    for step in range(4):
+        factor = float("inf") if step == 1 and store.rank == 1 else 0.25
+        before = weight.data().asnumpy()
+        with autograd.record(), amp.scale_loss((weight.data() * factor).sum(), trainer) as scaled:
+            scaled.backward()
+        trainer.step(1)
+        found.append([bool((weight.data().asnumpy() < before).all()),
+                      trainer._amp_loss_scaler.loss_scale])  # fmt: skip
+    return found
+
+
 # ---- blocks of rows
 
 #: Made-up measurements of a slow network, on which these gradients take long.
@@ -409,6 +430,7 @@ CASES = {
     "order": order,
     "ways": ways,
     "compressed": compressed,
+    "overflowing": overflowing,
     "in_blocks": in_blocks,
     "torn": torn,
     "wrong": wrong,

@@ -171,6 +171,12 @@ def test_compressed_sums_are_those_of_numpy(kind, size, tmp_path):
         assert one == {"apart": 0.0, "bytes": size}
 
 
+@pytest.mark.parametrize("kind", ["none", "fp16", "bf16", "2bit"])
+def test_a_step_that_overflows_on_one_worker_is_left_out_on_all(kind, tmp_path):
+    steps = [[True, 2.0**16], [False, 2.0**15], [True, 2.0**15], [True, 2.0**15]]
+    assert found(tmp_path, 2, "overflowing", kind=kind) == [steps] * 2
+
+
 # ---- blocks of rows
 
 BLOCKS = [
