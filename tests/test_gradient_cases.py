@@ -107,9 +107,68 @@ def test_power_at_zero() -> None:
     assert both_ways(lambda x: 0.0**x, [2.0, 3.0]).tolist() == [0, 0]
 
 
-def test_std_and_sqrt_of_nothing_but_equals() -> None:
+def slope_of_slope(function: Any, values: Any) -> Any:
+    """The gradient of the sum of function's gradient."""
+    x = np.array(values, dtype="float64")
+    x.attach_grad()
+    with autograd.record():
+        total = autograd.grad(function(x), [x], create_graph=True)[0].sum()
+    total.backward()
+    return x.grad.asnumpy()
+
+
+def test_var_and_sqrt_of_nothing_but_equals() -> None:
     assert both_ways(lambda x: x.var(), [2.0, 2.0]).tolist() == [0, 0]
     assert both_ways(np.sqrt, [0.0]).tolist() == [INF]
+
+
+DEVIATIONS = {
+    "std": lambda x: x.std(axis=1),
+    "with ddof": lambda x: np.std(x, axis=1, ddof=1),
+    "about a mean": lambda x: np.std(x, axis=1, mean=np.array([[2.0], [3.0]])),
+    "of selected": lambda x: np.std(x, axis=1, where=np.array([True, True, False])),
+    "without NaN": lambda x: np.nanstd(x, axis=1),
+}
+
+
+@pytest.mark.parametrize("name", DEVIATIONS)
+def test_deviation_of_nothing_but_equals(name: str) -> None:
+    """Its slope is 0; a deviation that is NaN has the slope NaN."""
+    function, values = DEVIATIONS[name], [[2.0, 2.0, 2.0], [1.0, 5.0, 3.0]]
+    found = both_ways(function, values, dtype="float64")
+    assert found[0].tolist() == [0, 0, 0]
+    assert (found[1, :2] != 0).all() and numpy.isfinite(found).all()
+    for ran in (function, gemel.compile(function)):
+        second = slope_of_slope(ran, values)
+        assert second[0].tolist() == [0, 0, 0] and numpy.isfinite(second).all()
+    if name != "without NaN":
+        values[0][0] = NAN
+        found = both_ways(function, values, dtype="float64")
+        assert numpy.isnan(found[0, :2]).all() and numpy.isfinite(found[1]).all()
+
+
+@pytest.mark.parametrize("order", [-1, 0.5, 1, 1.5, 2, 3, INF])
+def test_vector_norms_with_zeros(order: float) -> None:
+    """Slopes are finite, as torch's are."""
+
+    def function(x: Any) -> Any:
+        return np.linalg.vector_norm(x, axis=1, ord=order)
+
+    found = both_ways(function, [[0.0, 0.0], [0.0, 2.0], [NAN, 1.0]], dtype="float64")
+    assert found[0].tolist() == [0, 0]
+    numpy.testing.assert_allclose(found[1], [0, 0 if order < 0 else 1], rtol=1e-12)
+    if order not in (1, INF):
+        assert numpy.isnan(found[2]).all()
+
+
+def test_ramps_on_one_side_only() -> None:
+    for widths, slope in (((3, 0), [2, 1, 1]), ((0, 3), [1, 1, 2]), ((0, 0), [1, 1, 1])):
+
+        def ramp(x: Any, widths: Any = widths) -> Any:
+            return np.pad(x, widths, mode="linear_ramp", end_values=7)
+
+        found = both_ways(ramp, [1.0, 2.0, 4.0], dtype="float64")
+        numpy.testing.assert_allclose(found, slope, rtol=1e-12)
 
 
 def test_clip_at_its_bounds() -> None:

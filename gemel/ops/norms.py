@@ -10,9 +10,9 @@ from gemel.ir.declare import composite
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moveaxis
 from gemel.ops.decomposing import svdvals
-from gemel.ops.elementwise import absolute, cast, divide, multiply, power, sqrt, where
+from gemel.ops.elementwise import absolute, cast, divide, multiply, power, where
 from gemel.ops.logic import equal, logical_and, not_equal
-from gemel.ops.reduction import averaged, floating, max, min, squared_size, sum, widened
+from gemel.ops.reduction import averaged, floating, max, min, root, squared_size, sum, widened
 from gemel.ops.shape import expand_dims, listed, operand, reshape
 from gemel.ops.solving import inv
 from gemel.spec import Spec, normalize_axes, normalize_axis
@@ -28,15 +28,13 @@ def largest(x: Any, *, axis: Any, keepdims: bool = False) -> Any:
 def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 2) -> Any:
     """The norm of vectors along the given axes, or all: sum(|x|^ord)^(1/ord), also for +-inf and 0.
 
-    At a vector of zeros the gradient of the 2-norm is 0.
+    At a vector of zeros the gradient is 0. So is it at elements that are 0 if ord is below 1.
     """
     x = floating(x)
     dtype, where_ = x.dtype.real, {"axis": axis, "keepdims": keepdims}
     x = widened(x)
     if ord == 2:
-        total = sum(squared_size(x), **where_)
-        none = equal(total, 0)
-        found = where(none, total, sqrt(where(none, 1, total)))
+        found = root(sum(squared_size(x), **where_))
     elif ord == inf or ord == -inf:
         found = (largest if ord > 0 else min)(absolute(x), **where_)
     elif ord == 0:
@@ -44,8 +42,22 @@ def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 
     elif ord == 1:
         found = sum(absolute(x), **where_)
     else:
-        found = power(sum(power(absolute(x), ord), **where_), 1 / ord)
+        found = _power_norm(absolute(x), ord, where_)
     return cast(found, dtype=dtype)
+
+
+def _power_norm(sizes: Any, ord: Any, where_: dict[str, Any]) -> Any:
+    """sum(sizes^ord)^(1/ord). Powers with infinite slopes at 0 are not taken of 0."""
+    if ord > 1:
+        terms = power(sizes, ord)
+    else:
+        zero = equal(sizes, 0)
+        terms = where(zero, 0 if ord > 0 else inf, power(where(zero, 1, sizes), ord))
+    total = sum(terms, **where_)
+    if ord < 0:
+        return power(total, 1 / ord)
+    none = equal(total, 0)
+    return where(none, 0, power(where(none, 1, total), 1 / ord))
 
 
 @vector_norm.spec

@@ -173,6 +173,8 @@ def _ramped(x: Any, axis: int, widths: Any, ends: Any) -> Any:
     """x between linear ramps from the end values to its edges."""
     lead, parts = (slice(None),) * axis, [x]
     for side, (width, end) in enumerate(zip(widths, ends, strict=True)):
+        if width == 0:  # its steps would be divided by 0, and the gradient NaN
+            continue
         last = (*lead, slice(0, 1) if side == 0 else slice(-1, None))
         edge = x[last]
         shape = tuple(width if a == axis else 1 for a in range(x.ndim))

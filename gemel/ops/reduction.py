@@ -25,6 +25,7 @@ from gemel.ops.elementwise import (
     subtract,
     where,
 )
+from gemel.ops.logic import equal
 from gemel.ops.shape import broadcast_to, operand, reshape
 from gemel.spec import (
     Spec,
@@ -386,9 +387,15 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, ddof: float, keepdims: bool) -> Any:
     return (multiply(multiply(spread(g, x, axis), distance), scale),)
 
 
+def root(x: Any) -> Any:
+    """The square root of real numbers; its gradient at 0, which would be infinite, is 0."""
+    none = equal(x, 0)
+    return where(none, 0, sqrt(where(none, 1, x)))
+
+
 @composite(public="np", method=True, common=REDUCTION, mxnet="_npi_std")
 def std(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
-    """Standard deviation over the given axes, or all."""
+    """Standard deviation over the given axes, or all. Of equal elements its gradient is 0."""
     x = floating(x)
     return in_dtype(sqrt(_variance(x, axis, ddof, keepdims)), x.dtype.real)
 
@@ -405,18 +412,21 @@ def _(
     keepdims: bool = False,
     mean: Any = None,
 ) -> Array:
-    """Square root of the variance, over the given axes, or all: see `var`."""
+    """Square root of the variance, over the given axes, or all: see `var`.
+
+    Where all elements are equal, the gradient is 0.
+    """
     ddof = degrees_lost("std", ddof, correction)
     if mean is not None:
         found, dtype = _squares_about("std", x, mean, axis, dtype, ddof, keepdims)
-        return in_dtype(sqrt(found), dtype)
+        return in_dtype(root(found), dtype)
     return std(in_floating("std", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
 
 
 @std.masked
 def _(mask: Any, x: Any, *arguments: Any, **parameters: Any) -> Array:
     found, dtype = _masked_variance("std", mask, x, *arguments, **parameters)
-    return in_dtype(sqrt(found), dtype)
+    return in_dtype(root(found), dtype)
 
 
 @std.spec
@@ -428,4 +438,6 @@ def _(x: Spec, *, axis: Any, ddof: float, keepdims: bool) -> Spec:
 def _(g: Any, y: Any, x: Any, *, axis: Any, ddof: float, keepdims: bool) -> Any:
     distance = subtract(x, mean(x, axis=axis, keepdims=True))
     spread_y = spread(y, x, axis)
-    return (spread(g, x, axis) * distance / spread_y / freedom(x, axis, ddof, "std"),)
+    none = equal(spread_y, 0)  # all elements are equal
+    slope = where(none, 0, spread(g, x, axis) * distance / where(none, 1, spread_y))
+    return (slope / freedom(x, axis, ddof, "std"),)

@@ -8,7 +8,7 @@ from gemel.ir.declare import composite
 from gemel.ir.keywords import REDUCTION, into
 from gemel.ir.public import Array, function
 from gemel.ops.cumulative import along, cumprod, cumsum
-from gemel.ops.elementwise import cast, divide, sqrt, subtract, where
+from gemel.ops.elementwise import cast, divide, subtract, where
 from gemel.ops.logic import greater, isnan, logical_not
 from gemel.ops.reduction import (
     all,
@@ -20,6 +20,7 @@ from gemel.ops.reduction import (
     max,
     min,
     prod,
+    root,
     squared_size,
     sum,
     widened,
@@ -152,12 +153,15 @@ def nanstd(
     where: Any = True,
     mean: Any = None,
 ) -> Array:
-    """Standard deviation of the elements that are not NaN: the square root of `nanvar`."""
+    """Standard deviation of the elements that are not NaN: the square root of `nanvar`.
+
+    Where all these are equal, the gradient is 0.
+    """
     ddof = degrees_lost("nanstd", ddof, correction)
     a = floating(in_floating("nanstd", operand(a), dtype))
     options = {"axis": axis, "ddof": ddof, "keepdims": keepdims, "where": where, "mean": mean}
     squares = nanvar(widened(a), **options)
-    return into("nanstd", out, in_dtype(sqrt(squares), a.dtype.real))
+    return into("nanstd", out, in_dtype(root(squares), a.dtype.real))
 
 
 @composite(public="np", combine="max")
