@@ -509,6 +509,7 @@ def _algebra() -> list[Case]:
         _case("vector_norm", (3, 4), keepdims=True, ord=2.5),
         _case("inv", square),
         _case("inv", many),
+        _case("inv_or_nan", many),
         _case("solve", square, (3,)),
         _case("solve", many, (3, 2)),
         _case("det", square),

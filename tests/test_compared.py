@@ -97,12 +97,38 @@ def test_shares_in_ragged_lists() -> None:
         np.quantile(np.arange(4.0), [[0.1], [0.2, 0.3]])
 
 
+INF, NAN = float("inf"), float("nan")
+SINGULAR, REGULAR = [[1.0, 2.0], [2.0, 4.0]], [[2.0, 0.0], [0.0, 1.0]]
+UNKNOWN, INFINITE = [[NAN, 1.0], [1.0, 1.0]], [[INF, 1.0], [1.0, 1.0]]
+ZEROS, UNIT = [[0.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 0.0]]
+
+
 @pytest.mark.parametrize("p", [None, 2, -2])
-@pytest.mark.parametrize(
-    "rows", [[[0.0, 0.0], [0.0, 0.0]], [[1.0, 0.0], [0.0, 0.0]], [[2.0, 0.0], [0.0, 1.0]]]
-)
+@pytest.mark.parametrize("rows", [ZEROS, UNIT, REGULAR, INFINITE, [ZEROS, REGULAR]])
 def test_conditions_of_matrices(rows: Any, p: Any) -> None:
     agrees(np.linalg.cond(np.array(rows), p), numpy.linalg.cond(numpy.array(rows), p))
+
+
+@pytest.mark.filterwarnings("ignore:invalid value")
+@pytest.mark.parametrize("p", [1, -1, INF, -INF, "fro"])
+def test_conditions_of_matrices_without_an_inverse(p: Any) -> None:
+    """inf for singular ones, NaN for NaN; the others of a batch have theirs."""
+    each = [SINGULAR, REGULAR, UNKNOWN, ZEROS, INFINITE]
+    for rows in (*each, each, [[UNIT, REGULAR], [REGULAR, ZEROS]]):
+        expected = numpy.linalg.cond(numpy.array(rows), p)
+        for cond in (np.linalg.cond, gemel.compile(np.linalg.cond)):
+            agrees(cond(np.array(rows), p), expected)
+
+
+def test_conditions_of_singular_matrices_leave_the_gradient_of_others() -> None:
+    x = np.array([SINGULAR, REGULAR])
+    x.attach_grad()
+    with autograd.record():
+        y = np.linalg.cond(x, "fro")
+    y.backward()
+    assert numpy.isfinite(x.grad.asnumpy()[1]).all()
+    with pytest.raises(numpy.linalg.LinAlgError):
+        np.linalg.cond(x, "nuc").wait_to_read()
 
 
 def test_there_is_no_condition_of_nothing() -> None:

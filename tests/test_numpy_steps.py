@@ -232,12 +232,12 @@ def test_which_operations_have_no_kernel() -> None:
         "boolean_index", "by_numpy", "choice", "cholesky", "combine_flat", "det", "detections",
         "digitize", "eig", "eigh", "eigvals", "eigvalsh", "fold_along", "fold_slices", "frexp",
         "gamma_slope", "gcd", "greedy_pairs", "half_transform", "histogram_counts",
-        "histogram_edges", "i0", "inv", "isin", "iterate", "iterate_backward", "lcm", "lstsq",
-        "matrix_rank", "nanargmax", "nanargmin", "nextafter", "nonzero", "of_parts", "outcomes",
-        "pinv", "qr", "ranked", "ravel_multi_index", "region_peaks", "region_weights", "running",
-        "searchsorted", "slogdet", "solve", "sort", "spacing", "surviving", "svd", "svdvals",
-        "top_positions", "transform", "unique", "unravel_index", "viewed", "whole_transform",
-        "with_rows_put",
+        "histogram_edges", "i0", "inv", "inv_or_nan", "isin", "iterate", "iterate_backward",
+        "lcm", "lstsq", "matrix_rank", "nanargmax", "nanargmin", "nextafter", "nonzero",
+        "of_parts", "outcomes", "pinv", "qr", "ranked", "ravel_multi_index", "region_peaks",
+        "region_weights", "running", "searchsorted", "slogdet", "solve", "sort", "spacing",
+        "surviving", "svd", "svdvals", "top_positions", "transform", "unique", "unravel_index",
+        "viewed", "whole_transform", "with_rows_put",
     ]  # fmt: skip
 
 

@@ -11,10 +11,11 @@ from gemel.ir.public import Array, function
 from gemel.ops.arrange import moveaxis
 from gemel.ops.decomposing import svdvals
 from gemel.ops.elementwise import absolute, cast, divide, multiply, power, where
-from gemel.ops.logic import equal, logical_and, not_equal
+from gemel.ops.logic import equal, isnan, logical_and, logical_not, not_equal
+from gemel.ops.reduction import any as some
 from gemel.ops.reduction import averaged, floating, max, min, root, squared_size, sum, widened
 from gemel.ops.shape import expand_dims, listed, operand, reshape
-from gemel.ops.solving import inv
+from gemel.ops.solving import inv_or_nan
 from gemel.spec import Spec, normalize_axes, normalize_axis
 
 
@@ -113,7 +114,10 @@ def norm(x: Any, ord: Any = None, axis: Any = None, keepdims: bool = False) -> A
 
 @function(public="np.linalg")
 def cond(x: Any, p: Any = None) -> Array:
-    """The condition number of a matrix: its norm times that of its inverse."""
+    """The condition number of a matrix: its norm times that of its inverse.
+
+    inf for a singular matrix; NaN for one with NaN.
+    """
     x = operand(x)
     if any(n == 0 for n in x.shape):
         raise ShapeError(
@@ -123,5 +127,8 @@ def cond(x: Any, p: Any = None) -> Array:
         values = svdvals(x)
         first, last = (-1, 0) if p == -2 else (0, -1)
         above, below = values[..., first], values[..., last]
-        return where(logical_and(equal(above, 0), equal(below, 0)), inf, divide(above, below))
-    return multiply(matrix_norm(x, ord=p), matrix_norm(inv(x), ord=p))
+        found = divide(above, below)
+    else:
+        found = multiply(matrix_norm(x, ord=p), matrix_norm(inv_or_nan(x), ord=p))
+    known = logical_not(some(isnan(x), axis=(-2, -1)))
+    return where(logical_and(isnan(found), known), inf, found)

@@ -76,13 +76,31 @@ def inv(x: Any) -> Any:
     return by_lapack(numpy().linalg.inv, x)
 
 
+@op()
+def inv_or_nan(x: Any) -> Any:
+    """The inverse of each matrix, or NaN for a singular one."""
+    return by_lapack(_inverses, x)
+
+
+def _inverses(x: Any) -> Any:
+    np = numpy()
+    try:
+        return np.linalg.inv(x)
+    except np.linalg.LinAlgError:
+        if x.ndim == 2:
+            return np.full_like(x, np.nan)
+        return np.stack([_inverses(each) for each in x])
+
+
 @inv.spec
+@inv_or_nan.spec
 def _(x: Spec) -> Spec:
     matrices("inv", x, square=True)
     return Spec(x.shape, computed(x))
 
 
 @inv.holomorphic
+@inv_or_nan.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
     turned = matrix_transpose(y)
     return (-matmul(matmul(turned, g), turned),)
