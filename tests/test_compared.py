@@ -61,6 +61,45 @@ def test_positions_that_are_clipped_or_wrapped(index: Any, axis: Any, mode: Any)
     agrees(np.take(np.array(x), index, axis=axis, mode=mode), expected)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("mode", ["clip", "wrap"])
+@pytest.mark.parametrize(
+    ("shape", "index", "axis", "expected"),
+    [
+        ((0, 0), [0, 1], 0, (2, 0)),  # NumPy's, of mode="clip"; with "wrap" it never ends
+        ((2, 0, 0), [[-1], [9]], 1, (2, 2, 1, 0)),
+        ((0, 0), 5, 0, (0,)),
+        ((3, 0), [7], 0, (1, 0)),
+    ],
+)
+def test_positions_along_an_empty_axis(
+    shape: Any, index: Any, axis: int, expected: Any, mode: str, compiled: bool
+) -> None:
+    def take(x: Any) -> Any:
+        return np.take(x, index, axis=axis, mode=mode)
+
+    x = np.zeros(shape)
+    x.attach_grad()
+    with autograd.record():
+        found = (gemel.compile(take) if compiled else take)(x)
+    found.backward()
+    assert (found.shape, found.tolist()) == (expected, numpy.zeros(expected).tolist())
+    assert x.grad.shape == shape
+
+
+@pytest.mark.parametrize("shape", [(0, 0), (0, 3), (0,)])
+def test_positions_that_an_empty_axis_does_not_have(shape: Any) -> None:
+    x = np.zeros(shape)
+    for index in ([0, 1], 0):
+        with pytest.raises(ArrayIndexError):
+            np.take(x, index, axis=0)
+        with pytest.raises(ArrayIndexError):
+            x[np.array(index)]
+        for mode in ("clip", "wrap") if shape != (0, 0) else ():
+            with pytest.raises(ArrayIndexError, match="index an empty axis"):
+                np.take(x, index, axis=0, mode=mode)
+
+
 def test_an_index_that_is_no_index() -> None:
     with pytest.raises(ArrayIndexError, match="'a' cannot index"):
         np.ones(3)["a"]

@@ -18,9 +18,10 @@ from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ir.rules import Emitter
 from gemel.lists import leaves
-from gemel.ops.elementwise import cast, full, iota, limit, minimum, where
 from gemel.ops.elementwise import copy as materialized
+from gemel.ops.elementwise import full, iota, limit, where
 from gemel.ops.keys import (
+    LARGEST,
     adjacent,
     array_axes,
     canonical,
@@ -33,12 +34,11 @@ from gemel.ops.keys import (
     key_shape,
     numpy_key,
     placed,
+    signed,
+    wrapped,
 )
 from gemel.ops.shape import check_axis, expand_dims, operand, reshape, transpose
 from gemel.spec import Spec, broadcast, extents, normalize_axis, same_shape, same_shape_for_all
-
-#: The last position that int64 holds.
-_LARGEST = 2**63 - 1
 
 # --- basic keys -----------------------------------------------------------------------------
 
@@ -244,7 +244,9 @@ def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> Non
 def take(a: Any, indices: Any, axis: Any = None, mode: str = "raise", out: Any = None) -> Array:
     """Select the elements at these positions along an axis, or of the flattened array.
 
-    `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range.
+    `mode` is ``"raise"``, ``"clip"`` or ``"wrap"`` for positions out of range. Along an empty axis
+    there are none in range: positions raise `IndexError`, unless they are clipped or wrapped and
+    the result is empty.
     """
     found = _taken(operand(a), indices, axis, mode)
     return found if out is None else into("take", out, found)
@@ -263,6 +265,9 @@ def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
         indices = full(indices, shape=(), dtype="int64")
     if mode != "raise":
         indices = _within(indices, x.shape[axis], mode)
+        before, after = x.shape[:axis], x.shape[axis + 1 :]
+        if 0 in (*before, *after):  # nothing is selected, so the axis may be empty, too
+            return reshape(x, shape=(*before, *indices.shape, *after))
     return gather(x, indices, axis=axis)
 
 
@@ -274,26 +279,11 @@ def _within(indices: Any, extent: int, mode: str) -> Any:
     raise unknown_name("mode", mode, ("raise", "clip", "wrap"))
 
 
-def signed(indices: Any) -> Any:
-    """Positions in int64, as the extent may exceed their own dtype. Unsigned ones too large for
-    int64, which are out of range for any array, become the largest int64."""
-    if indices.dtype == "uint64":
-        indices = minimum(indices, _LARGEST)
-    return cast(indices, dtype="int64")
-
-
-def wrapped(indices: Any, extent: int) -> Any:
-    """Positions in int64, wrapped around where they are out of range."""
-    if indices.dtype == "uint64":  # wrap before the cast, which large values would not survive
-        return cast(indices % extent, dtype="int64")
-    return cast(indices, dtype="int64") % extent
-
-
 @op(public="npx", mxnet="_npx_pick", moves=1)
 def pick(x: Any, index: Any, *, axis: int = -1, keepdims: bool = False) -> Any:
     """From each row along an axis, the element at that row's index (clipped to the range)."""
     np = numpy()
-    index = np.minimum(index, np.uint64(_LARGEST)) if index.dtype == "uint64" else index
+    index = np.minimum(index, np.uint64(LARGEST)) if index.dtype == "uint64" else index
     place = np.clip(np.expand_dims(index.astype("int64"), axis), 0, x.shape[axis] - 1)
     found = np.take_along_axis(x, place, axis)
     return found if keepdims else np.squeeze(found, axis)

@@ -13,7 +13,11 @@ from gemel.dtype import bool_
 from gemel.errors import ArgumentError, ArrayIndexError, ShapeError
 from gemel.extent import WHOLE, Dim, seen
 from gemel.ir.layout import Layout
+from gemel.ops.elementwise import cast, minimum
 from gemel.ops.sections import check_span
+
+#: The last position that int64 holds.
+LARGEST = 2**63 - 1
 
 
 def canonical(shape: tuple[int, ...], key: Any) -> tuple[Any, ...]:
@@ -210,3 +214,18 @@ def no_index(item: Any) -> ArrayIndexError:
         f"index: {item!r} cannot index an array; use whole numbers, slices, ..., None, and "
         "arrays of integers or bools"
     )
+
+
+def signed(indices: Any) -> Any:
+    """Positions in int64, as the extent may exceed their own dtype. Unsigned ones too large for
+    int64, which are out of range for any array, become the largest int64."""
+    if indices.dtype == "uint64":
+        indices = minimum(indices, LARGEST)
+    return cast(indices, dtype="int64")
+
+
+def wrapped(indices: Any, extent: int) -> Any:
+    """Positions in int64, wrapped around where they are out of range."""
+    if indices.dtype == "uint64":  # wrap before the cast, which large values would not survive
+        return cast(indices % extent, dtype="int64")
+    return cast(indices, dtype="int64") % extent
