@@ -9,7 +9,7 @@ import pytest
 
 import gemel
 from gemel import np, npx
-from gemel.errors import TraceError
+from gemel.errors import ArgumentError, TraceError
 from gemel.extent import Dim
 
 Function = Callable[..., Any]
@@ -79,7 +79,7 @@ def test_an_integer_to_the_power_of_a_size() -> None:
     x = np.array([1, 2], dtype="int32")
     function = gemel.compile(lambda x, y: x ** (4 - y.shape[0]))
     assert function(x, np.ones(2)).tolist() == [1, 4]
-    with pytest.raises(ValueError, match="negative integer powers"):
+    with pytest.raises(ArgumentError, match="negative integer powers"):
         function(x, np.ones(5))
 
 

@@ -21,7 +21,7 @@ from gemel.dtype import (
     is_large,
     uint64,
 )
-from gemel.errors import DTypeError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, ShapeError
 from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
@@ -47,7 +47,7 @@ class Elementwise(Op):
     return a tuple of dtypes; a named policy gives all results the same dtype.
 
     `natural` is (position of an input that must not be negative if integers are computed, message
-    of the `ValueError`). A number is checked by the call, an array's elements at run time.
+    of the `ArgumentError`). A number is checked by the call, an array's elements at run time.
 
     `unchanged(*input entries)` says whether the result is the first input if their specs are equal
     (x * 1). `positional`: an element also depends on its position.
@@ -103,11 +103,11 @@ class Elementwise(Op):
         """Raise `OverflowError` for Python integers that the dtype of the call cannot hold.
 
         Integers beyond int64 are uint64 arrays or infinities by now; comparisons take them as they
-        are. Raises `ValueError` for a negative number where `natural` forbids it.
+        are. Raises `ArgumentError` for a negative number where `natural` forbids it.
         """
         checked = self.checked(specs)
         if checked is not None and type(inputs[checked]) in WHOLE and inputs[checked] < 0:
-            raise ValueError(self.failure[1])  # type: ignore[index]
+            raise ArgumentError(self.failure[1])  # type: ignore[index]
         large = [n for n in inputs if is_large(n)]
         if not large or self.random:
             return

@@ -177,7 +177,7 @@ def _(g: Any, y: Any, x: Any) -> Any:
 def power(xp: Any, a: Any, b: Any) -> Any:
     """a to the power of b. Integers wrap as their products do.
 
-    Negative integer powers of integers are a `ValueError`: at the call where the exponent is a
+    Negative integer powers of integers are an `ArgumentError`: at the call where the exponent is a
     number, at the wait where it is an array.
     """
     return xp.power(a, b)
