@@ -78,6 +78,23 @@ def test_einsum_by_numbers_and_of_integers() -> None:
         np.einsum("i->", np.array(["a"]))
 
 
+def test_einsum_in_another_dtype() -> None:
+    """Operands are converted before they are multiplied, if `casting` ("safe") allows it."""
+    small, wide = numpy.array([[100, 100]], "int8"), numpy.array([[1.0, 2.5], [3.0, 0.25]])
+    alike(lambda np, a: np.einsum("ij,ij->i", a, a, dtype="int32"), (small,))
+    alike(lambda np, a: np.einsum("ij->", a, dtype="float32", casting="same_kind"), (wide,))
+    alike(
+        lambda np, *x: np.einsum("ab,bc,c", *x, dtype="float64", optimize=True),
+        (wide,) * 2 + (small[0],),
+    )
+    assert np.einsum("ij->", np.array(small), dtype="int64", order="C").dtype == "int64"
+    for options in ({"dtype": "float32"}, {"out": np.zeros((), "float32")}):
+        with pytest.raises(DTypeError, match="einsum: unsafe cast"):
+            np.einsum("ij->", np.array(wide), **options)
+    with pytest.raises(ValueError, match="order of einsum"):
+        np.einsum("ij->", np.array(wide), order="Z")
+
+
 def test_axes_of_one_broadcast_in_einsum() -> None:
     alike(lambda np, a, b: np.einsum("ij,ij->ij", a, b), (A, A[:, :1]), exact=False)
     alike(lambda np, a, b: np.einsum("ij,jk->ik", a, b), (A[:, :1], B), exact=False)

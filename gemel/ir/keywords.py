@@ -125,6 +125,7 @@ def static(value: Any) -> Any:
 
 
 __all__ = [
+    "ORDERS",
     "OUT",
     "REDUCTION",
     "REDUCTIONS",

@@ -8,10 +8,10 @@ from typing import Any
 
 from gemel.device import beside_arrays
 from gemel.dtype import bool_
-from gemel.errors import ArgumentError, DTypeError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.declare import composite
-from gemel.ir.keywords import ROWS, into
+from gemel.ir.keywords import ORDERS, ROWS, converted, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import moveaxis
@@ -338,12 +338,21 @@ def _contracted(
 
 
 @einsum.facade
-def _(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False) -> Array:
+def _(
+    subscripts: Any,
+    *operands: Any,
+    out: Any = None,
+    optimize: Any = False,
+    dtype: Any = None,
+    order: str = "K",
+    casting: str = "safe",
+) -> Array:
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``.
 
     Also as ``einsum(a, [0, 1], b, [1, 2], [0, 2])``. Without ``->`` the result has the labels that
     occur once, in alphabetical order; "..." stands for axes that broadcast. Operands are taken
-    from left to right; `optimize` takes them in the order that computes least.
+    from left to right; `optimize` takes them in the order that computes least. With `dtype` they
+    are converted first. Raises `DTypeError` for conversions, also to `out`, that `casting` forbids.
 
     >>> np.einsum("ij,jk->ik", np.array([[1, 2]]), np.array([[3], [4]]))
     """
@@ -351,12 +360,16 @@ def _(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False) -
         subscripts, operands = _lettered((subscripts, *operands))
     if not operands:
         raise ShapeError("einsum: needs at least one array")
+    if order not in ORDERS:
+        raise unknown_name("order of einsum", order, [known for known in ORDERS if known])
     found = [operand(x, operands) for x in operands]
-    if not optimize or len(found) < 3:
-        return into("einsum", out, einsum(*found, equation=subscripts))
-    parsed(subscripts, [x.ndim for x in found])
-    path = _cheapest(subscripts, found, optimize)
-    return into("einsum", out, einsum(*found, equation=subscripts, path=path))
+    if dtype is not None:
+        found = [converted("einsum", x, dtype, casting) for x in found]
+    path: tuple[Any, ...] = ()
+    if optimize and len(found) > 2:
+        parsed(subscripts, [x.ndim for x in found])
+        path = _cheapest(subscripts, found, optimize)
+    return into("einsum", out, einsum(*found, equation=subscripts, path=path), casting)
 
 
 @function(public="np")
