@@ -15,6 +15,7 @@ from gemel.errors import DTypeError, GradientError, ShapeError
 RANDOM = numpy.random.default_rng(3)
 ROW = RANDOM.standard_normal(7)
 GRID = RANDOM.standard_normal((4, 5))
+TURNING = numpy.array([[0.0, -1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 2.0]])
 HOLES = numpy.where(RANDOM.random((4, 5)) < 0.4, numpy.nan, GRID)
 HOLES[2] = numpy.nan
 WHOLE = RANDOM.integers(-5, 9, (6,))
@@ -62,11 +63,17 @@ CALLS: dict[str, Call] = {
     "polyadd": lambda n, a: n.polyadd(a(ROW[:4]), a(ROW[:2])),
     "polysub": lambda n, a: n.polysub(a(ROW[:2]), a(ROW[:4])),
     "polymul": lambda n, a: n.polymul(a(ROW[:3]), a(ROW[3:])),
+    "polymul of zeros": lambda n, a: [
+        n.polymul(a(numpy.array(first)), a(numpy.array(second)))
+        for first in ([0, 0, 1], [0, 0], [1, 0], [0, 2, 0, 3]) for second in ([2], [0, 4])
+    ],
     "polydiv": lambda n, a: n.polydiv(a(ROW), a(ROW[:3])),
     "polyder": lambda n, a: n.polyder(a(ROW), 2),
     "polyder of a number": lambda n, a: n.polyder(a(ROW[:1])),
     "polyint": lambda n, a: n.polyint(a(ROW[:4]), 2, [1.0, 2.0]),
     "poly": lambda n, a: n.poly(a(ROW[:3])),
+    "poly of a matrix": lambda n, a: n.poly(a(GRID[:3, :3])),
+    "poly of turning ones": lambda n, a: n.poly(a(TURNING)),
     "roots": lambda n, a: numpy.sort(numpy.asarray(n.roots(a(numpy.poly([1.0, 2.0, 3.0]))))),
     "polyfit": lambda n, a: n.polyfit(a(ROW), a(ROW**2), 2),
     "nanmedian": lambda n, a: n.nanmedian(a(HOLES), axis=1),
@@ -148,6 +155,7 @@ SMOOTH: dict[str, Call] = {
     "polymul": lambda n, x: n.polymul(x[0], x[1]),
     "polyint": lambda n, x: n.polyint(x[0], 2),
     "poly": lambda n, x: n.poly(x[0]),
+    "poly of a matrix": lambda n, x: n.poly(x[:2, :2]),
     "nanquantile": lambda n, x: n.nanquantile(x, [0.2, 0.7], axis=1),
     "nanmedian": lambda n, x: n.nanmedian(n.where(x > 0.5, float("nan"), x)),
     "piecewise": lambda n, x: n.piecewise(x, [x < 0, x > 0.3], [lambda v: v * v, 2.0, lambda v: v]),
@@ -377,6 +385,38 @@ def test_elements_of_one_set_keep_their_dtype() -> None:
     near = numpy.array([2**53, 2**53 + 1])
     found = np.setdiff1d(np.array(near), np.array(near[1:].astype("uint64")))
     assert found.tolist() == [2**53]
+
+
+def test_products_of_polynomials_with_leading_zeros() -> None:
+    """They are left out, but not in compiled functions, whose shapes depend on no values."""
+    first, second = np.array([0.0, 0.0, 1.0]), np.array([0.0, 2.0])
+    first.attach_grad()
+    with autograd.record():
+        found = np.polymul(first, second)
+    found.backward()
+    assert (found.tolist(), first.grad.tolist()) == ([2], [0, 0, 2])
+    assert gemel.compile(np.polymul)(first, second).tolist() == [0, 0, 0, 2]
+    assert np.polymul([0], first).tolist() == [0] == np.polymul([], first).tolist()
+    assert np.polyadd(first, first).tolist() == [0, 0, 2]  # as NumPy's
+
+
+@pytest.mark.parametrize(
+    "zeros", [[1j, -1j], [1j, 2], [[1j, 0], [0, -1j]], [[1j, 0], [0, 2]], [[1j]]]
+)
+def test_polynomials_with_complex_zeros(zeros: Any) -> None:
+    """Real if the zeros are conjugate pairs; in compiled functions always complex."""
+    given = numpy.array(zeros)
+    wanted = numpy.poly(given)
+    found, compiled = np.poly(np.array(given)), gemel.compile(np.poly)(np.array(given))
+    assert found.dtype == wanted.dtype and compiled.dtype == "complex128"
+    for each in (found, compiled):
+        numpy.testing.assert_allclose(each, wanted, atol=1e-12)
+
+
+def test_matrices_without_a_characteristic_polynomial() -> None:
+    for shape in ((2, 3), (2, 2, 2)):
+        with pytest.raises(ShapeError, match="poly"):
+            np.poly(np.ones(shape))
 
 
 @pytest.mark.parametrize(("u", "v"), [("float64", "uint64"), ("float32", "float64")])

@@ -6,13 +6,17 @@ from typing import Any
 
 from gemel.device import beside_arrays
 from gemel.errors import ArgumentError, ShapeError
+from gemel.ir.current import current_trace
 from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
+from gemel.ops.complexes import real
+from gemel.ops.decomposing import eigvals
 from gemel.ops.elementwise import add, cast, divide, full, iota, multiply, subtract
 from gemel.ops.reduction import floating
-from gemel.ops.series import convolve
+from gemel.ops.series import convolve, trim_zeros
 from gemel.ops.shape import concatenate, operand, reshape
+from gemel.ops.solving import matrices
 from gemel.spec import Spec, promote_specs
 
 
@@ -73,11 +77,23 @@ def polysub(a1: Any, a2: Any) -> Array:
 @function(public="np")
 @beside_arrays
 def polymul(a1: Any, a2: Any) -> Array:
-    """The product of two polynomials.
+    """The product of two polynomials. Waits for them, and leaves out their leading zeros.
 
-    >>> np.polymul([1, 2], [1, -2])
+    In a compiled function shapes depend on no values, so the zeros stay.
+
+    >>> np.polymul([0, 1, 2], [1, -2])
     """
-    return convolve(_coefficients("polymul", a1), _coefficients("polymul", a2))
+    return convolve(*(_without_leading_zeros(_coefficients("polymul", p)) for p in (a1, a2)))
+
+
+def _without_leading_zeros(p: Any) -> Any:
+    """The coefficients from the first that is not zero: at least one. In a trace all of them."""
+    if p.shape[0] == 0:
+        return full(0, shape=(1,), dtype=p.dtype)
+    if current_trace() is not None:
+        return p
+    trimmed = trim_zeros(p, "f")
+    return trimmed if trimmed.shape[0] else p[-1:]
 
 
 @function(public="np")
@@ -134,14 +150,31 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
 def poly(seq_of_zeros: Any) -> Array:
     """The polynomial with these zeros and 1 before the highest power.
 
+    Of a square matrix it is the characteristic polynomial, whose zeros are the eigenvalues; real
+    if the matrix is. That of complex numbers is real if they are conjugate pairs, for which this
+    waits; in a compiled function dtypes depend on no values, so there it is complex.
+
     >>> np.poly([1.0, 2.0])
     """
-    zeros = floating(_coefficients("poly", seq_of_zeros))
+    given = floating(operand(seq_of_zeros))
+    if given.ndim == 2:
+        matrices("poly", given.spec, square=True)
+    zeros = _coefficients("poly", eigvals(given) if given.ndim == 2 else given)
     found = full(1, shape=(1,), dtype=zeros.dtype)
     one = found
     for place in range(int(zeros.shape[0])):
         found = convolve(found, concatenate(one, -zeros[place : place + 1], axis=0))
-    return found
+    if not zeros.dtype.is_complex:
+        return found
+    return real(found) if not given.dtype.is_complex or _are_conjugate(zeros) else found
+
+
+def _are_conjugate(zeros: Any) -> bool:
+    """Whether complex numbers are real or conjugate pairs; in a trace that is not known."""
+    if current_trace() is not None:
+        return False
+    np, values = numpy(), zeros.asnumpy()
+    return bool((np.sort(values) == np.sort(values.conj())).all())
 
 
 @function(public="np")
