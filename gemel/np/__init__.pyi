@@ -957,7 +957,15 @@ e: float
 def ediff1d(ary: Any, to_end: Any = None, to_begin: Any = None) -> ndarray:
     """The differences of neighbours in the flattened array, between `to_begin` and `to_end`."""
 
-def einsum(subscripts: Any, *operands: Any, out: Any = None, optimize: Any = False) -> ndarray:
+def einsum(
+    subscripts: Any,
+    *operands: Any,
+    out: Any = None,
+    optimize: Any = False,
+    dtype: Any = None,
+    order: str = "K",
+    casting: str = "safe",
+) -> ndarray:
     """Sums of products of elements, by labels of axes: ``einsum("ij,jk->ik", a, b)``."""
 
 def einsum_path(subscripts: Any, *operands: Any, optimize: Any = "greedy") -> tuple[Any, str]:
@@ -2274,7 +2282,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> ndarray:
     """The integral of a polynomial, m times; `k` are the constants, one or one for each time."""
 
 def polymul(a1: Any, a2: Any) -> ndarray:
-    """The product of two polynomials."""
+    """The product of two polynomials. Waits for them, and leaves out their leading zeros."""
 
 def polysub(a1: Any, a2: Any) -> ndarray:
     """The difference of two polynomials."""
