@@ -302,8 +302,8 @@ class Composite(Op):
     compute it instead. Its rules hold for real numbers: a call on complex ones is expanded at once.
     With `kernel=False` the body uses operations that NumPy runs, and an imperative call runs them
     one by one. `combine` is for a composite that is a reduction. Its gradient rule covers the first
-    `ruled` results (all by default). The others are only read by the rule; if a gradient arrives at
-    one of them, the gradient is derived from the body.
+    `ruled` results (all by default), also those that it reads itself. If a gradient arrives at one
+    of the others, the gradient is derived from the body.
     """
 
     def __init__(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 from gemel import _core
@@ -10,6 +11,7 @@ from gemel.ir.declare import composite
 from gemel.ir.methods import call as called
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import (
+    add,
     cast,
     divide,
     exp,
@@ -17,6 +19,7 @@ from gemel.ops.elementwise import (
     log,
     multiply,
     negative,
+    square,
     subtract,
     where,
 )
@@ -24,7 +27,7 @@ from gemel.ops.elementwise import copy as materialized
 from gemel.ops.linalg import matmul, with_bias
 from gemel.ops.random import uniform
 from gemel.ops.reduction import in_dtype, max, sum, widened
-from gemel.ops.shape import expand_dims, operand, reshape, transpose
+from gemel.ops.shape import broadcast_to, expand_dims, operand, reshape, transpose
 from gemel.spec import Spec, normalize_axis, product, same_shape
 
 
@@ -217,6 +220,7 @@ def other_axes(x: Any, axis: int) -> tuple[int, ...]:
 
 @composite(
     outputs=5,
+    ruled=3,
     updates={3: 3, 4: 4},
     public="npx",
     onnx="BatchNormalization",
@@ -337,16 +341,25 @@ def _(
     g: Any, y: Any, x: Any, gamma: Any, beta: Any, mean: Any, var: Any, *, axis: int, **_: Any
 ) -> Any:
     axes, lined = other_axes(x, axis), channel_shape(x, axis)
-    x, g0 = widened(x), widened(g[0])
+    x, average, inverse = widened(x), *(reshape(each, shape=lined) for each in y[1:3])
     count = 1
     for place in axes:
         count = count * x.shape[place]
-    batch_mean, inverse = y[1], y[2]
-    normal = multiply(subtract(x, reshape(batch_mean, shape=lined)), reshape(inverse, shape=lined))
-    d_beta = sum(g0, axis=axes)
-    d_gamma = sum(multiply(g0, normal), axis=axes)
-    scale = reshape(multiply(gamma, inverse), shape=lined)
-    mean_g = reshape(divide(d_beta, count), shape=lined)
-    mean_gx = reshape(divide(d_gamma, count), shape=lined)
-    dx = multiply(scale, subtract(subtract(g0, mean_g), multiply(normal, mean_gx)))
-    return dx, d_gamma, d_beta, None, None
+    normal = multiply(subtract(x, average), inverse)
+    parts, d_gamma, d_beta = [], None, None
+    if g[0] is not None:
+        g0 = widened(g[0])
+        d_beta = sum(g0, axis=axes)
+        d_gamma = sum(multiply(g0, normal), axis=axes)
+        mean_g = reshape(divide(d_beta, count), shape=lined)
+        mean_gx = reshape(divide(d_gamma, count), shape=lined)
+        scale = multiply(reshape(gamma, shape=lined), inverse)
+        parts.append(multiply(scale, subtract(subtract(g0, mean_g), multiply(normal, mean_gx))))
+    # The part above reads the mean and the inverse, so gradients of gradients arrive at these.
+    if g[1] is not None:
+        each = reshape(divide(g[1], count), shape=lined)
+        parts.append(broadcast_to(each, shape=x.shape))
+    if g[2] is not None:
+        each = reshape(divide(g[2], count), shape=lined)
+        parts.append(multiply(normal, multiply(negative(square(inverse)), each)))
+    return reduce(add, parts), d_gamma, d_beta, None, None

@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Sequence
 from types import SimpleNamespace
-from typing import Any, NamedTuple, TypeGuard
+from typing import Any, NamedTuple
 
 from gemel import _core
 from gemel.ir.graph import Entry, Graph, Node, copy_into, placeholder, rewrite, walk
@@ -23,7 +23,7 @@ from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.text import call_text
 from gemel.ir.trace import Trace
 from gemel.ops.elementwise import full
-from gemel.passes.gradient import gradient, like, rule
+from gemel.passes.gradient import like, rule
 from gemel.process.garbage import uncollected
 from gemel.runtime.files import digest
 from gemel.runtime.prepare import tagged
@@ -107,10 +107,6 @@ class OperationKind(Kind):
         """The gradients by the operation's rule, in the shapes and dtypes of the inputs."""
         inputs = tuple(given["input", i] for i in range(len(self.inputs)))
         outputs = tuple(given["output", i] for i in range(len(self.outputs)))
-        if create_graph and _has_parts(self.op):
-            body = self.op.written_out(inputs, self.parameters)
-            known = [(y, g) for y, g in zip(body, gs, strict=False) if g is not None]
-            return gradient([y for y, _ in known], [g for _, g in known], inputs)
         call: Any = SimpleNamespace(
             op=self.op, inputs=inputs, entries=outputs, params=self.parameters
         )
@@ -131,25 +127,15 @@ class OperationKind(Kind):
         return zeros
 
 
-def _has_parts(op: Op | None) -> TypeGuard[Composite]:
-    """Whether an operation is expanded for second derivatives: a composite of several results,
-    whose rule may treat one of them as a constant in the gradient of another.
-    """
-    return isinstance(op, Composite) and op.outputs > 1 and not op.random
+def without_updates(graph: Graph) -> Graph:
+    """A graph whose operations overwrite none of their inputs, to run again what has run before."""
 
-
-def in_parts(graph: Graph) -> Graph:
-    """A graph in a form that can be differentiated twice: see `_has_parts`.
-
-    Updates are dropped, because the call that is differentiated has already made them.
-    """
-
-    def parts(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
-        if not _has_parts(node.op):
+    def body(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        if not (isinstance(node.op, Composite) and node.op.updates):
             return None
-        return in_parts(Graph(inputs, node.op.written_out(inputs, node.params))).outputs
+        return node.op.written_out(inputs, node.params)
 
-    return rewrite(Graph(graph.inputs, graph.outputs, name=graph.name), parts)
+    return rewrite(Graph(graph.inputs, graph.outputs, name=graph.name), body)
 
 
 #: The kinds of recent calls.
@@ -314,4 +300,4 @@ def _listed(graph: Graph) -> tuple[list[Operation], list[Any], list[int]]:
     return steps, constants, [slots[entry] for entry in graph.outputs]
 
 
-__all__ = ["Kind", "Place", "Pullback", "in_parts", "kind_of_call", "kind_of_specs"]
+__all__ = ["Kind", "Place", "Pullback", "kind_of_call", "kind_of_specs", "without_updates"]

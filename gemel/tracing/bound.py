@@ -18,7 +18,7 @@ from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.relay import on_current_device
 from gemel.tape import recording as tape
-from gemel.tape.kinds import Kind, Place, in_parts
+from gemel.tape.kinds import Kind, Place, without_updates
 from gemel.tracing.manners import made_nd
 from gemel.tracing.nested import unflatten
 from gemel.tracing.programs import Arguments, Program
@@ -171,7 +171,7 @@ class BoundHalves(Kind):
                 "numbers, which would be drawn again; call the uncompiled function"
             )
         inputs = [given["input", i] for i in range(len(self.inputs))]
-        pairs = zip(inline(in_parts(self.forward), inputs), gs, strict=True)
+        pairs = zip(inline(without_updates(self.forward), inputs), gs, strict=True)
         ends, heads = zip(*((y, g) for y, g in pairs if g is not None), strict=True)
         chosen = [x for x, want in zip(inputs, self.wanted, strict=True) if want]
         gradients = iter(gradient(ends, heads, chosen))
