@@ -60,7 +60,7 @@ def test_resize(size: tuple[int, int]) -> None:
         assert abs(found.astype("float64") - expected).max() <= 0.51
     x = drawn(2, 4, 5, 1)
     check(lambda v: npx.image.resize(v, size),
-          lambda v: mixed(mixed(v, size[1], 1), size[0], 2), [x], "float32")  # fmt: skip
+          lambda v: mixed(mixed(v, size[1], 1), size[0], 2), [x])  # fmt: skip
     rows = [int(i * 5 / size[1]) for i in range(size[1])]
     columns = [int(i * 7 / size[0]) for i in range(size[0])]
     for found in both(lambda x: npx.image.resize(x, size, interp=0), PHOTO):
@@ -81,16 +81,16 @@ def test_resize_by_one_number() -> None:
 def test_resizing_of_layers(corners: bool) -> None:
     x = drawn(2, 2, 3, 4)
     check(lambda v: npx.bilinear_resize_2d(v, 5, 7, align_corners=corners),
-          lambda v: mixed(mixed(v, 5, 2, corners), 7, 3, corners), [x], "float32")  # fmt: skip
+          lambda v: mixed(mixed(v, 5, 2, corners), 7, 3, corners), [x])  # fmt: skip
     check(lambda v: npx.bilinear_resize_2d(v, scale_height=2, scale_width=0.5),
-          lambda v: mixed(mixed(v, 6, 2, True), 2, 3, True), [x], "float32")  # fmt: skip
+          lambda v: mixed(mixed(v, 6, 2, True), 2, 3, True), [x])  # fmt: skip
 
 
 def test_upsampling() -> None:
     x = drawn(2, 2, 3, 4)
     check(lambda v: npx.upsampling(v, 3), lambda v: v.repeat(3, 2).repeat(3, 3), [x])
     check(lambda v: npx.upsampling(v, 2, "bilinear"),
-          lambda v: mixed(mixed(v, 6, 2), 8, 3), [x], "float32")  # fmt: skip
+          lambda v: mixed(mixed(v, 6, 2), 8, 3), [x])  # fmt: skip
     with pytest.raises(UnknownNameError, match="sample_type"):
         npx.upsampling(np.array(x), 2, "cubic")
 

@@ -137,7 +137,7 @@ def _sampled(x: Any, axis: int, begin: Any, span: Any, size: Any, linear: bool) 
     """
     extent = x.shape[axis]
     after = (len(x.shape) - axis if axis >= 0 else -axis) - 1
-    number = cast(iota(shape=(size,), axis=0, dtype="int64"), dtype="float32")
+    number = cast(iota(shape=(size,), axis=0, dtype="int64"), dtype=x.dtype.floating.accumulate)
     place = (number + 0.5) / size * span + begin
     if not linear:
         return _lines(x, axis, _within(cast(floor(place), dtype="int64"), extent - 1))
