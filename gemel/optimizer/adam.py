@@ -81,6 +81,8 @@ class Adam(Moments):
 class AdamW(Adam):
     """Adam with decoupled weight decay.
 
+    The decay is multiplied by the rate after the correction of the bias, as in MXNet 2. In the
+    paper and in torch it is multiplied by the rate itself. With `correct_bias=False` the two agree.
     Loshchilov and Hutter, Decoupled weight decay regularization, ICLR 2019.
     """
 
