@@ -15,6 +15,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 from gemel import _core
+from gemel.errors import GradientError
 from gemel.ir.graph import Entry, Graph, Node, copy_into, placeholder, rewrite, walk
 from gemel.ir.interpret import NumpyLane, spec_of
 from gemel.ir.numbers import computed
@@ -117,6 +118,17 @@ class OperationKind(Kind):
         found = rule(call, gs)
         pairs = zip(found, inputs, strict=True)
         return [None if g is None or not x.dtype.is_inexact else like(g, x) for g, x in pairs]
+
+    def reads(self, wanted: tuple[bool, ...]) -> tuple[Place, ...]:
+        """What a call has to save. Raises `GradientError` if the operation has no gradient, unless
+        users cannot call it: a gradient may consist of it, which need not be differentiated.
+        """
+        try:
+            return super().reads(wanted)
+        except GradientError:
+            if self.op.public:
+                raise
+            return ()
 
     @staticmethod
     def _filled(g: Entry | None, y: Entry) -> Entry | None:
