@@ -598,6 +598,8 @@ def _windows() -> list[Case]:
         _case("weights_in_rounds", (2, 4, 5, 4), (2, 6, 3, 2), **wide, pad=(1, 0), groups=2),
         *(_case("pooling", (2, 3, 8), smooth=(Draw((2, 3, 8), "smooth"),), **pools, kind=kind,
                 convention="full", padded=True) for kind in ("max", "lp")),
+        _case("peak", (2, 3, 4), axes=(1, 2), keepdims=True),
+        _case("peak", (2, 3, 2, 4), axes=(2,), keepdims=False),
         _case("pooling", (2, 3, 8), kernel=(), stride=(), pad=(), p=2, kind="avg",
               convention="valid", padded=True),
     ]  # fmt: skip

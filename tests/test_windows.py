@@ -165,6 +165,47 @@ def test_global_pooling(space: Any, kind: str) -> None:
     )
 
 
+def slope_of_maxima(x: Array, compiled: bool, **how: Any) -> Array:
+    """The gradient of a weighted sum of the maxima: another weight for each window."""
+
+    def total(x: Any) -> Any:
+        y = npx.pooling(x, pool_type="max", **how)
+        return (y * np.arange(1.0, y.size + 1).reshape(y.shape)).sum()
+
+    variable = np.array(x, dtype="float64")
+    variable.attach_grad()
+    with autograd.record():
+        y = (gemel.compile(total) if compiled else total)(variable)
+    y.backward()
+    return variable.grad.asnumpy()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("full", [False, True])
+@pytest.mark.parametrize("options", POOLINGS, ids=str)
+def test_the_first_of_equal_maxima_has_the_gradient(
+    options: Any, full: bool, compiled: bool
+) -> None:
+    """As if elements had become a little smaller from the first to the last."""
+    space, kernel, stride, pad = options
+    how: Any = {"kernel": kernel, "stride": stride, "pad": pad}
+    how["pooling_convention"] = "full" if full else "valid"
+    x = numpy.random.default_rng(0).integers(-3, -1, (2, 2, *space)).astype("float64")
+    apart = x - 1e-3 * numpy.arange(x.size).reshape(x.shape)
+    found = slope_of_maxima(x, compiled, **how)
+    numpy.testing.assert_array_equal(found, slope_of_maxima(apart, False, **how))
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_equal_maxima_of_a_whole_image_and_windows_with_nan(compiled: bool) -> None:
+    x = numpy.ones((1, 2, 2, 3))
+    found = slope_of_maxima(x, compiled, global_pool=True)
+    assert found.tolist() == [[[[1, 0, 0], [0, 0, 0]], [[2, 0, 0], [0, 0, 0]]]]
+    x = numpy.array([[[1.0, numpy.nan, 2.0, 2.0]]])
+    found = slope_of_maxima(x, compiled, kernel=2, stride=2)
+    numpy.testing.assert_array_equal(found, [[[numpy.nan, numpy.nan, 2, 0]]])
+
+
 def test_pooling_of_integers_and_of_nothing_positive() -> None:
     x = np.array([[[-3, -1, -2]]], dtype="int8")
     found = npx.pooling(x, kernel=2, stride=2, pad=1)

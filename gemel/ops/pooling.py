@@ -12,11 +12,12 @@ from gemel.ops import elementwise
 from gemel.ops.convolution import per_axis
 from gemel.ops.elementwise import absolute, cast, divide, iota, multiply, power, where
 from gemel.ops.layouts import channels_first, channels_last, is_channels_last
-from gemel.ops.reduction import floating, max, sum, widened
+from gemel.ops.reduction import floating, kept, max, min, spread, sum, widened
 from gemel.ops.shape import reshape
 from gemel.ops.windows import Moves, bordered, windows
 from gemel.spec import Spec, product
 
+NAN = float("nan")
 KINDS = ("max", "avg", "sum", "lp")
 #: How to treat elements at the end that do not fill a window: drop them, or cut a window short.
 CONVENTIONS = ("valid", "full", "same")
@@ -88,7 +89,7 @@ def pooling(
         seen = seen_by(x, moves, pad, counts, convention, lowest=kind == "max")
     axes = tuple(range(2, len(x.shape)))
     if kind == "max":
-        return max(seen, axis=axes, keepdims=not kernel)
+        return peak(seen, axes=axes, keepdims=not kernel)
     if kind == "lp":
         return cast(norm(widened(seen), axes, not kernel, p), dtype=x.dtype)
     total = sum(widened(seen), axis=axes, keepdims=not kernel)
@@ -96,6 +97,32 @@ def pooling(
         size = sizes(x, moves, pad, counts, convention, padded) if kernel else product(x.shape[2:])
         total = divide(total, size)
     return cast(total, dtype=x.dtype)
+
+
+@composite()
+def peak(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    """The largest element over axes; NaN wins. The gradient goes to the first of equal ones, while
+    that of `max` is shared among them.
+    """
+    return max(x, axis=axes, keepdims=keepdims)
+
+
+@peak.spec
+def _(x: Spec, *, axes: tuple[int, ...], keepdims: bool) -> Spec:
+    return max.infer(x, axis=axes, keepdims=keepdims)[0]
+
+
+@peak.gradient
+def _(g: Any, y: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
+    largest, none = reshape(y, shape=kept(x.shape, axes)), product(x.shape[axis] for axis in axes)
+    place: Any = 0
+    for axis in axes:
+        shape = tuple(n if i == axis else 1 for i, n in enumerate(x.shape))
+        place = place * x.shape[axis] + iota(shape=shape, axis=axis, dtype="int32")
+    first = min(where(x == largest, place, none), axis=axes, keepdims=True)
+    # NaN equals nothing, so no element is the first; then all have the gradient NaN.
+    others = cast(where(largest == largest, 0.0, NAN), dtype=x.dtype)
+    return (where(place == first, spread(g, x, axes), others),)
 
 
 def norm(x: Any, axes: tuple[int, ...], keepdims: bool, p: int) -> Any:
@@ -120,7 +147,7 @@ def _(
     layout: str | None = None,
 ) -> Array:
     """One number for each window of data (N, C, *space): the largest, the average, the sum or the
-    p-norm of its elements.
+    p-norm of its elements. The gradient of the largest goes to the first of equal elements.
 
     With `global_pool` there is one window, all of an image. Otherwise the number of places along
     an axis is (size + 2 * pad - kernel) / stride + 1, rounded down ("valid") or up ("full"), or

@@ -98,19 +98,28 @@ class _Max(_Pooling):
 
 
 class MaxPool1D(_Max):
-    """The maximum of each window of `pool_size` elements; `strides` defaults to `pool_size`."""
+    """The maximum of each window of `pool_size` elements; `strides` defaults to `pool_size`.
+
+    The gradient goes to the first of equal elements.
+    """
 
     _axes = 1
 
 
 class MaxPool2D(_Max):
-    """The maximum of each window of an image; `strides` defaults to `pool_size`."""
+    """The maximum of each window of an image; `strides` defaults to `pool_size`.
+
+    The gradient goes to the first of equal elements.
+    """
 
     _axes = 2
 
 
 class MaxPool3D(_Max):
-    """The maximum of each window of a volume; `strides` defaults to `pool_size`."""
+    """The maximum of each window of a volume; `strides` defaults to `pool_size`.
+
+    The gradient goes to the first of equal elements.
+    """
 
     _axes = 3
 
