@@ -307,7 +307,22 @@ def _written_in_rounds(x: Any) -> Any:
     return npx.foreach(step, x, x[0])[0]
 
 
+def _by_its_own_row(x: Any) -> Any:
+    y = x * 1
+    y *= y[0]
+    return y
+
+
+def _by_its_own_parts(x: Any) -> Any:
+    y = np.concatenate([np.pad(x, ((1, 0), (0, 0)), mode="edge"), x])
+    y *= y[1]
+    y -= y[:, :1]
+    return y
+
+
 WRITING = [
+    _by_its_own_row,
+    _by_its_own_parts,
     _softmax_of_written,
     _before_and_after_a_write,
     _through_a_view,

@@ -78,7 +78,7 @@ class Exported(Traced):
         #: variables for what it reads from outside.
         self._border: tuple[int, dict[Entry, SymbolNode]] | None = None
         self.trace.notes.writes = True
-        with self.trace:
+        with self.trace, self.trace.state.as_made():
             self.heads = self._written([*self.outputs, *(entry for _, entry in updates)])
         #: The names of the parameters that are overwritten.
         self.updated = [self._variable_of(p, p.name or "parameter", {})[0].name for p, _ in updates]
