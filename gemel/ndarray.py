@@ -169,7 +169,8 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
             return self
         trace = current_trace()
         if trace is not None and trace.inputs.closed is not None:
-            return trace.inputs.captured(self, moves=True).to_device(device)
+            found = trace.inputs.captured(self, moves=True)
+            return found if trace.notes is not None else found.to_device(device)  # files have none
         return self.copyto(device)
 
     def as_in_ctx(self, ctx: Any) -> Any:

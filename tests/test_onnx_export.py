@@ -330,6 +330,19 @@ def check(path: str, net: Any, *inputs: Any, tolerance: float = 2e-5) -> None:
         numpy.testing.assert_allclose(other, mine.asnumpy(), tolerance, tolerance, err_msg=name)
 
 
+TABLE = drawn(3, 4)
+
+
+def of_a_table(x: Any) -> Any:
+    y = TABLE * 2
+    np.fill_diagonal(y, 3)
+    y -= x
+    return y, np.sort(TABLE) + x
+
+
+case("results of a closed-over array, written to", of_a_table, F)
+
+
 @pytest.mark.filterwarnings("ignore::RuntimeWarning", "ignore::gemel.errors.ExportWarning")
 @pytest.mark.parametrize("name", CASES)
 def test_operations(name: str, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ again.
 
 from __future__ import annotations
 
+from collections.abc import Container
 from typing import Any
 
 from gemel import _core
@@ -111,6 +112,15 @@ class ClosedOver:
         closed = Closed(array, moves)
         self.inputs[closed.entry] = closed
         return closed.entry
+
+    def are_written(self, contents: Container[Entry]) -> bool:
+        """Whether `contents`, the entries written to in place, include a closed-over array."""
+        outside = (
+            entry
+            for (key, moves), (_, entry) in self._entries.items()
+            if not moves and key not in self._made
+        )
+        return any(entry in contents for entry in outside)
 
     @property
     def is_plain(self) -> bool:

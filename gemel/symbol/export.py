@@ -119,6 +119,9 @@ class Exported(Traced):
         node = entry.node
         if self._border is not None and node.serial < self._border[0] and not node.is_number:
             return None
+        held = self.trace.outside.constants(node)
+        if held is not None:
+            return held
         note = self.trace.notes.made.get(entry)
         if note is not None and not (self.own and free(tuple(note[0].written.settings.values()))):
             return note[0]._replace(written=_of_entries(note[0].written))

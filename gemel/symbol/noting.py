@@ -15,14 +15,16 @@ from inspect import unwrap
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-from gemel import np, npx
+from gemel import _core, np, npx
 from gemel.extent import Guard, Guards
+from gemel.ir.closed import ClosedOver
 from gemel.ir.extents import Extents
 from gemel.ir.graph import Entry
 from gemel.ir.op import Op
 from gemel.ir.trace import Trace
 from gemel.legacy.declare import WRITERS, Written, load
 from gemel.ops import keys
+from gemel.symbol.outside import Outside
 
 #: The rules that write calls of functions, by the functions' names.
 Rules = Mapping[str, Callable[..., Written | None]]
@@ -61,7 +63,9 @@ class Noting(Trace):
     notes: Notes
 
     def __init__(self, own: bool, least: int = 1, notes: type[Notes] | None = None) -> None:
-        super().__init__(of_program=True)
+        closed = ClosedOver(constant=True)
+        super().__init__(of_program=True, closed=closed)
+        self.outside = Outside(closed)
         self.notes = (notes or Notes)(self, own)
         self.extents = Extents(least, Questions(self.notes))
 
@@ -148,17 +152,24 @@ class Notes:
         code = frame.f_code
         count = code.co_argcount + code.co_kwonlyargcount + bool(code.co_flags & 4)
         given = {name: frame.f_locals[name] for name in code.co_varnames[:count]}
-        if not any(isinstance(each, Entry) for each in _leaves(given.values())):
+        now = {name: self._now(each) for name, each in given.items()}
+        if not any(map(self._is_computed, _leaves(now.values()))):
             return
-        written = rule(**{name: self._now(each) for name, each in given.items()})
+        written = rule(**now)
         if written is not None:
             hint = code.co_name if code.co_name != "_" else written.name.lower()
             self._open = frame, Note(written, self.note_name(hint.lower()))
+
+    def _is_computed(self, value: Any) -> bool:
+        """Whether an argument is an array that the file has to compute."""
+        return isinstance(value, Entry) and not self._trace.outside.decides(value.node)
 
     def _now(self, value: Any) -> Any:
         """An argument with the current entries of its arrays, which may be overwritten later."""
         if isinstance(value, Entry):
             return self._trace.state.current(value)
+        if isinstance(value, _core.Array):
+            return self._trace.inputs.captured(value)
         if type(value) in (tuple, list):
             return type(value)(map(self._now, value))
         return value

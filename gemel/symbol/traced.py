@@ -58,6 +58,12 @@ class Traced:
             raise ExportError(
                 "export: forward overwrites an argument in place; write to a copy instead"
             )
+        assert trace.inputs.closed is not None
+        if trace.inputs.closed.are_written(trace.state.contents):
+            raise ExportError(
+                "export: forward overwrites an array that it closes over, which files hold as a "
+                "constant; write to a copy, or make it a parameter"
+            )
         self.updates: list[tuple[Any, Entry]] = list(trace.state.updates.values())
 
     @property

@@ -63,6 +63,9 @@ class Writer:
         """The entries that have to be written before this one."""
         if entry in self.names:
             return ()
+        held = self.program.trace.outside.constants(entry.node)
+        if held is not None:
+            self._parts[entry.node] = held
         if entry.node in self._parts:
             return self._parts[entry.node]
         note = self.program.trace.notes.made.get(entry)
@@ -137,7 +140,8 @@ class Writer:
                 f"onnx.export: {node.op.name} draws random numbers, which no file draws as gemel "
                 "does; give them as an argument"
             )
-        with self.program.trace:
+        trace = self.program.trace
+        with trace, trace.state.as_made():
             found = by_parts(node)
         if found is None:
             settings = ", ".join(f"{key}={value!r}" for key, value in node.params.items())
