@@ -447,7 +447,7 @@ def _advanced(x: Any, items: list[Any]) -> Any:
         items = [*items, Ellipsis]
     basic = tuple(slice(None) if is_array(item) else item for item in items)
     axes = array_axes(items, len(x.shape))
-    x = basic_index(x, key=canonical(x.shape, basic))
+    x = getitem(x, basic)
     arrays = [item for item in items if is_array(item)]
     # As in NumPy: unless the arrays are adjacent, their axes come first in the result.
     lead = axes[0] if adjacent(items) else 0

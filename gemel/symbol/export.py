@@ -14,10 +14,11 @@ from gemel.npx.serialize import type_flag
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of, unused_name, variables_of
-from gemel.symbol.nodes import as_call, fixed, free, number_of, of_batch
+from gemel.symbol.nodes import as_call, number_of
 from gemel.symbol.noting import Note, Noting
 from gemel.symbol.own import PREFIX, named_extents, numbers_text, parameters_text
 from gemel.symbol.parts import by_parts
+from gemel.symbol.sizes import fixed, free, of_batch
 from gemel.symbol.traced import Traced
 from gemel.tracing.programs import Arguments
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.errors import ExportError
-from gemel.extent import Dim, evaluate, form_of, same_for_all, seen
-from gemel.forms import names_of
+from gemel.extent import Dim, same_for_all, seen
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Node, placeholder
 from gemel.ir.methods import call
@@ -18,6 +16,8 @@ from gemel.legacy.declare import WRITERS, Written
 from gemel.spec import Spec, product
 from gemel.symbol import regrouping
 from gemel.symbol.noting import Notes
+from gemel.symbol.sizes import depends_on_batch, fixed, free
+from gemel.symbol.slices import bounds, given_slices
 
 Found = Written | tuple[Entry, ...] | None
 RULES: dict[str, Callable[..., Found]] = {}
@@ -42,23 +42,6 @@ def _notes() -> Notes:
 
 
 # --- shapes ---------------------------------------------------------------------------------
-
-
-def free(value: Any) -> bool:
-    """Whether an extent is free, or any of several."""
-    if isinstance(value, tuple):
-        return any(map(free, value))
-    return isinstance(value, Dim)
-
-
-def of_batch(name: str) -> bool:
-    """Whether a free extent is the first of an argument: the batch size, which files leave open."""
-    return name.endswith("_0")
-
-
-def depends_on_batch(extent: Any) -> bool:
-    """Whether an extent is the batch size or computed from it."""
-    return isinstance(extent, Dim) and any(map(of_batch, names_of(extent.form)))
 
 
 def kept(source: tuple[Any, ...], target: tuple[Any, ...]) -> tuple[tuple[int, ...], list[int]]:
@@ -171,46 +154,19 @@ def _(node: Node) -> Found:
 
 @rule("basic_index")
 def _(node: Node) -> Found:
-    (x,) = node.inputs
-    key = tuple(item for item in node.params["key"] if item[0] != "new")
-    if len(key) == len(node.params["key"]) and all(item[0] == "slice" for item in key):
-        begin, end, step = zip(*map(_bounds, key, x.shape), strict=True) if key else ((), (), ())
-        return Written("slice", (x,), {"begin": begin, "end": end, "step": step})
-    slices = tuple(item if item[0] == "slice" else ("slice", item[1], 1, 1) for item in key)
-    part = call("basic_index", x, key=slices) if key else x
+    (x,), notes = node.inputs, _notes()
+    given = given_slices(notes.index_of(node), node.params["key"])
+    items = [(i, s) for i, s in zip(node.params["key"], given, strict=True) if i[0] != "new"]
+    slices = [item if item[0] == "slice" else ("slice", item[1], 1, 1) for item, _ in items]
+    found = [bounds(i, n, s) for i, n, (_, s) in zip(slices, x.shape, items, strict=True)]
+    begin, end, step = zip(*found, strict=True) if found else ((), (), ())
+    written = Written("slice", (x,), {"begin": begin, "end": end, "step": step})
+    if all(item[0] == "slice" for item in node.params["key"]):
+        return written
+    part = placeholder(Spec([count for _, _, count, _ in slices], x.dtype)) if slices else x
+    if slices:
+        notes.note(part, written)
     return (call("reshape", part, shape=node.specs[0].shape),)
-
-
-def _bounds(item: Any, extent: Any) -> tuple[Any, Any, int]:
-    """The begin, end and step of one slice of an index; None for the ends of the array."""
-    first, count, by = item[1:]
-    last = first + count * by
-    if by < 0:
-        begin = None if same_for_all(first, extent - 1) else _place(first, extent)
-        return begin, None if seen(last) < 0 else _place(last, extent), by
-    whole = same_for_all(last, extent) or _reaches(last, extent)
-    return _place(first, extent), None if whole else _place(last, extent), by
-
-
-#: Sizes to try if two extents cannot be compared in general: even and odd ones.
-TRIED = (2, 3, 4, 5, 7, 8, 12, 17, 64, 101)
-
-
-def _reaches(last: Any, extent: Any) -> bool:
-    """Whether a position is at or past the end of an axis for all sizes, not only those seen in the
-    trace: true for `x[::2]`, false for `x[:5]` of five rows.
-    """
-    names = sorted(names_of(form_of(last)) | names_of(form_of(extent)))
-    orders = names, names[::-1]
-    sizes = [{n: size * (1 + i) for i, n in enumerate(o)} for size in TRIED for o in orders]
-    reached = all(evaluate(last, each) >= evaluate(extent, each) for each in sizes)
-    return reached and seen(last) >= seen(extent)
-
-
-def _place(place: Any, extent: Any) -> Any:
-    """A position on an axis, counted from the end if it is at a fixed distance from a free end."""
-    from_end = place - extent if isinstance(place, Dim) else 0
-    return place if free(from_end) or from_end >= 0 else from_end
 
 
 @rule("narrow")
@@ -459,18 +415,3 @@ def as_call(node: Node) -> Found:
 def number_of(node: Node) -> float:
     """The value of a number's node. Raises `ExportError` if it depends on the batch."""
     return float(fixed(node.value, "export: a number"))
-
-
-def fixed(value: Any, what: str) -> Any:
-    """A setting with free extents as they were seen. Raises `ExportError` for the batch size."""
-    if isinstance(value, tuple):
-        return tuple(fixed(each, what) for each in value)
-    if isinstance(value, Dim):
-        if depends_on_batch(value):
-            raise ExportError(
-                f"{what} depends on the batch size ({value!r}), which MXNet's files cannot "
-                "express; create it from an array of that size, for example with "
-                "np.zeros_like(x)"
-            )
-        return seen(value)
-    return value

@@ -19,11 +19,11 @@ from gemel import _core, np, npx
 from gemel.extent import Guard, Guards
 from gemel.ir.closed import ClosedOver
 from gemel.ir.extents import Extents
-from gemel.ir.graph import Entry
+from gemel.ir.graph import Entry, Node
 from gemel.ir.op import Op
 from gemel.ir.trace import Trace
 from gemel.legacy.declare import WRITERS, Written, load
-from gemel.ops import keys
+from gemel.ops import indexing, keys
 from gemel.symbol.outside import Outside
 
 #: The rules that write calls of functions, by the functions' names.
@@ -88,6 +88,8 @@ class Notes:
         self.made: dict[Entry, tuple[Note, int]] = {}
         #: The argument and the axis that each free extent is named after.
         self.sources: dict[str, tuple[Entry, int]] = {}
+        #: The indices that the function gave, by the identity of the parameters of their nodes.
+        self._indices: dict[int, tuple[Any, Any]] = {}
         self._codes = _watched(rules)
         self._open: tuple[FrameType, Note] | None = None
 
@@ -135,7 +137,16 @@ class Notes:
         """A context manager: calls in its block are noted."""
         return _Watch(self._event)
 
+    def index_of(self, node: Node) -> Any:
+        """The index that the function gave, if a node is what it selects; else None.
+
+        The parameters of the node are the index in a form that is right for the sizes seen.
+        """
+        return self._indices.get(id(node.params), (None, None))[1]
+
     def _event(self, frame: FrameType, event: str, value: Any) -> None:
+        if event == "return" and frame.f_code is INDEX and isinstance(value, Entry):
+            self._indices[id(value.node.params)] = value.node.params, frame.f_locals["key"]
         if event == "call" and self._open is None:
             rule = self._codes.get(frame.f_code)
             if rule is not None:
@@ -175,6 +186,8 @@ class Notes:
         return value
 
 
+#: The code that indexes an array.
+INDEX = indexing.getitem.__code__
 #: The code that infers an operation's results or a slice's bounds, and runs again with the file.
 ANEW = Op.node.__code__, keys._slice.__code__
 
