@@ -21,6 +21,7 @@ from gemel.dtype import weak
 from gemel.ir.closed import ClosedOver
 from gemel.ir.current import suspended
 from gemel.ir.graph import Entry, captured, placeholder
+from gemel.ir.layout import Layout
 from gemel.ir.state import State
 from gemel.spec import Spec
 
@@ -86,7 +87,10 @@ class Inputs:
         """The entry that stands for an array from outside, see `ClosedOver.entry_of`."""
         if self.closed is None:
             return captured(array)
-        return self._state.current(self.closed.entry_of(array, moves))
+        entry = self.closed.entry_of(array, moves)
+        if not array._is_contiguous:
+            self._state.layouts[entry] = Layout(array.shape, array._element_strides)
+        return self._state.current(entry)
 
     def known(self, entry: Entry) -> Any:
         """The value of an entry if only closed-over arrays decide it, else None."""

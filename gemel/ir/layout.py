@@ -91,6 +91,11 @@ def dense(shape: tuple[int, ...]) -> Layout:
     return Layout(shape, dense_strides(shape))
 
 
+def scattered(shape: tuple[int, ...]) -> Layout:
+    """A layout whose axes cannot be merged, in any order and with any steps."""
+    return Layout(shape, [10**12 + 10**6 * axis + 1 for axis in range(len(shape))])
+
+
 def mixed_strides(layout: Layout, shape: tuple[int, ...]) -> tuple[Any, ...] | None:
     """The strides of a reshaped view, in which axes may merge several (`MixedStride`); or None."""
     old = [(n, s) for n, s in zip(layout.shape, layout.strides, strict=True) if n != 1]

@@ -21,8 +21,9 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 from gemel.errors import TraceError
+from gemel.ir.free import trial
 from gemel.ir.graph import Entry, Node, copy_node, placeholder
-from gemel.ir.layout import Layout, dense
+from gemel.ir.layout import Layout, dense, scattered
 from gemel.ir.recording import Recording, unrecorded
 from gemel.spec import Spec
 
@@ -39,7 +40,16 @@ class Savepoint(NamedTuple):
 class State:
     """The parameters and arrays of one trace, and what the function has written to them so far."""
 
-    __slots__ = ("_holders", "_recording", "contents", "parameters", "random_calls", "updates")
+    __slots__ = (
+        "_holders",
+        "_recording",
+        "contents",
+        "laid_out",
+        "layouts",
+        "parameters",
+        "random_calls",
+        "updates",
+    )
 
     def __init__(self, recording: Recording) -> None:
         self._recording = recording
@@ -51,6 +61,11 @@ class State:
         #: The present contents of entries that were written in place; `_holders` is the inverse.
         self.contents: dict[Entry, Entry] = {}
         self._holders: dict[Entry, Entry] = {}
+        #: The layouts of inputs that are not dense.
+        self.layouts: dict[Entry, Layout] = {}
+        #: The inputs of whose layout the program is a consequence: `x.reshape(-1)`, through which
+        #: it writes, is a view or a copy.
+        self.laid_out: set[Entry] = set()
 
     def next_call(self) -> int:
         """The number of the next random call, in trace order."""
@@ -83,14 +98,21 @@ class State:
         self.contents[holder] = value
         self._holders[value] = holder
 
-    def _seen_through(self, entry: Entry) -> tuple[Entry, list[Entry]]:
-        """The entry that an entry is a view of, and the views in between, from there outwards."""
+    def _seen_through(self, entry: Entry, writes: bool = False) -> tuple[Entry, list[Entry]]:
+        """The entry that an entry is a view of, and the views in between, from there outwards.
+
+        `writes`: for a write through them.
+        """
         views: list[Entry] = []
         while entry not in self._holders and shows_another(entry.node):
             views.insert(0, entry)
             entry = entry.node.inputs[0]
         start = 0
-        layout: Layout | None = dense(entry.shape)
+        holder = self._holders.get(entry, entry)
+        matters = holder.node.op is None and (writes or holder in self.contents)
+        if matters and _asks_for_layout(entry, views):
+            self.laid_out.add(holder)
+        layout: Layout | None = self.layouts.get(holder) or dense(entry.shape)
         for position, view in enumerate(views):
             node = view.node
             assert node.op is not None and layout is not None
@@ -133,7 +155,7 @@ class State:
         Through a view the write is a `put`: the base with some elements replaced.
         """
         (value,) = unrecorded((value,)) if self._recording.is_paused else (value,)
-        holder, views = self._seen_through(target)
+        holder, views = self._seen_through(target, writes=True)
         shown = [self.contents.get(holder, holder)]
         for view in views[:-1]:
             shown.append(copy_node(view.node, (shown[-1],)).entries[view.index])
@@ -191,6 +213,26 @@ class State:
 def _values(updates: dict[int, tuple[Any, Entry]]) -> list[int]:
     """The identities of parameters' new values: comparing entries by `==` would add nodes."""
     return [id(entry) for _, entry in updates.values()]
+
+
+def _asks_for_layout(entry: Entry, views: list[Entry]) -> bool:
+    """Whether it depends on the layout of an array which of these results show its elements.
+
+    They are results of one another, from the array outwards. No guards are left.
+    """
+    layout = scattered(entry.shape)
+    with trial([*entry.shape, *(extent for view in views for extent in view.shape)]):
+        for view in views:
+            node = view.node
+            assert node.op is not None
+            if node.op.rules.view is None:
+                layout = scattered(view.shape)
+                continue
+            found = node.op.layouts(layout, node.specs, node.params)
+            if found is None:
+                return True
+            layout = found[view.index]
+    return False
 
 
 def shows_another(node: Node) -> bool:

@@ -133,7 +133,7 @@ class Compiled:
         values = (*leaves, *flat.numbers)
         if len(values) != len(arguments) or not all(map(is_same, arguments, values)):
             return
-        if program.trace.inputs.specialized or not program.closed.is_plain:
+        if program.trace.inputs.specialized or not program.closed.is_plain or program.laid_out:
             return
         if not leaves and not self._at_home(own):
             return

@@ -18,6 +18,7 @@ from gemel.extent import NUMBER, Guards, evaluate
 from gemel.ir import precision
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder
+from gemel.ir.layout import Layout
 from gemel.ir.state import shows_another
 from gemel.ir.trace import Trace
 from gemel.passes import gradient, mixed
@@ -85,7 +86,13 @@ class Program:
         self._plans: SizedPlans | None = None
         self._in_place: SizedPlans | None = None
         self._halves: dict[Any, Halves] = {}
+        #: The strides of arguments that are not dense, if the program depends on them.
+        self.strides: dict[int, tuple[int, ...]] = {}
         traced = self._traced(compiled, arguments)
+        if not self._lie_alike(arguments.arrays):
+            pairs = enumerate(arguments.arrays)
+            self.strides = {i: x._element_strides for i, x in pairs if not x._is_contiguous}
+            traced = self._traced(compiled, arguments)
         if traced.unbound_inputs():
             # A symbol from a loop's body was used after the loop. An unrolled loop has no such
             # symbols; if one is still left, it came from another trace.
@@ -158,6 +165,8 @@ class Program:
         closed-over arrays and numbers, in this order."""
         contents = self.trace.state.contents
         self.parameters = [parameter for parameter, _ in self.trace.state.parameters.values()]
+        #: The positions of the arguments whose layouts the program depends on (`State.laid_out`).
+        self.laid_out = [i for i, e in enumerate(entries) if e in self.trace.state.laid_out]
         own = dict.fromkeys(entry for _, entry in self.trace.state.parameters.values())
         inputs = [*entries, *own, *self.closed.inputs]
         #: The overwritten inputs, except parameters. Their new contents are additional outputs.
@@ -176,12 +185,16 @@ class Program:
 
     def _input(self, position: int, array: Any, name: str) -> Entry:
         shape = list(array.shape)
+        strides = self.strides.get(position)
         for axis, n in enumerate(shape):
-            if n > 1:
+            if n > 1 and strides is None:
                 extent = f"n{position}_{axis}"
                 self.places[extent] = position, axis
                 shape[axis] = self.trace.extents.free(extent, n)
-        return placeholder(Spec(shape, array.dtype), name)
+        found = placeholder(Spec(shape, array.dtype), name)
+        if strides is not None:
+            self.trace.state.layouts[found] = Layout(shape, strides)
+        return found
 
     def _unified_dims(self) -> dict[str, int]:
         """The free extents by name. Of extents that the trace found equal, one replaces the others
@@ -251,8 +264,18 @@ class Program:
         pairs = zip(self.numbers, arguments.numbers, strict=True)
         # Compared as text, so that 0.0 and -0.0 differ and NaN equals itself.
         same = all(e not in known or known[e].hex() == n.hex() for e, n in pairs)
+        if not self._lie_alike(arguments.arrays):
+            return False
         arrays = partial(self.arrays, arguments.arrays)
         return same and self.closed.holds() and self.inner_gradients.holds(arrays)
+
+    def _lie_alike(self, arrays: Sequence[Any]) -> bool:
+        """Whether the arguments on whose layouts the program depends lie as it assumes."""
+        for position in self.laid_out:
+            array, strides = arrays[position], self.strides.get(position)
+            if not (array._is_contiguous if strides is None else array._element_strides == strides):
+                return False
+        return True
 
     def fits(self, arguments: Arguments, recorded: bool) -> bool:
         """Whether the program is valid for these arguments, in calls `recorded` or not."""
