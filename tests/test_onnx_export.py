@@ -354,6 +354,27 @@ def test_operations(name: str, tmp_path: Path) -> None:
     check(path, program, *inputs, tolerance=tolerance)
 
 
+SLICES: dict[str, Callable[[Any], Any]] = {
+    ":-2": lambda x: x[:-2],
+    ":5": lambda x: x[:5] * 1,
+    "-3:-1": lambda x: x[-3:-1],
+    "-1:-3:-1": lambda x: x[-1:-3:-1],
+    "-2::-2": lambda x: x[-2::-2],
+    ":-5:-1": lambda x: x[:-5:-1],
+    "beside others": lambda x: x[2:0:-1, None, 1, :-1],
+}
+
+
+@pytest.mark.parametrize("seen", [1, 2, 6])
+@pytest.mark.parametrize("name", SLICES)
+def test_slices_of_other_sizes(name: str, seen: int, tmp_path: Path) -> None:
+    program = gemel.compile(SLICES[name])
+    program(drawn(seen, 3, 4))
+    path = gemel.onnx.export(program, tmp_path / "f.onnx")
+    for rows in range(1, 9):
+        check(path, program, drawn(rows, 3, 4))
+
+
 # --- networks -------------------------------------------------------------------------------
 
 

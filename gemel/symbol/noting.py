@@ -146,7 +146,9 @@ class Notes:
 
     def _event(self, frame: FrameType, event: str, value: Any) -> None:
         if event == "return" and frame.f_code is INDEX and isinstance(value, Entry):
-            self._indices[id(value.node.params)] = value.node.params, frame.f_locals["key"]
+            node = value.node  # that of a key with arrays is a `gather`
+            if node.op is indexing.basic_index:
+                self._indices[id(node.params)] = node.params, frame.f_locals["key"]
         if event == "call" and self._open is None:
             rule = self._codes.get(frame.f_code)
             if rule is not None:

@@ -14,6 +14,8 @@ from gemel.symbol.node import unused_name
 
 #: The end of ONNX's backward slices that include the first element.
 BEFORE_ALL = -(2**63) + 1
+#: The end of forward ones that include the last element.
+AFTER_ALL = 2**63 - 1
 #: Operators of extents by gemel's names; `//` and `%` are handled in `_of_atom`.
 EXTREMES = {"minimum": "Min", "maximum": "Max"}
 
@@ -195,4 +197,4 @@ class Graph:
         return self.node("Pad", x, self.sizes((*before, *after)), value)
 
 
-__all__ = ["BEFORE_ALL", "Graph"]
+__all__ = ["AFTER_ALL", "BEFORE_ALL", "Graph"]

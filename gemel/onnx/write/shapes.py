@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel.dtype import DType, bool_
 from gemel.extent import Dim, same_for_all
-from gemel.onnx.write.graph import BEFORE_ALL, Graph
+from gemel.onnx.write.graph import AFTER_ALL, BEFORE_ALL, Graph
 from gemel.onnx.write.table import Call, Written, exports
 from gemel.spec import normalize_axis
 
@@ -68,8 +68,11 @@ def _(graph: Graph, call: Call, x: str, *, key: Any) -> Written:
         if items[axis][0] == "int":
             x = graph.node("Gather", x, graph.size(items[axis][1]), axis=axis)
     left = [(n, item[1:]) for n, item in zip(shape, items, strict=True) if item[0] == "slice"]
+    given = [s for item, s in zip(key, call.slices, strict=False) if item[0] == "slice"]
+    known = {axis: each for axis, each in enumerate(given) if _is_known(each)}
+    x = _sliced_as_given(graph, x, {a: s for a, s in known.items() if s not in ALL})
     parts = {axis: part for axis, (n, part) in enumerate(left) if not _is_whole(n, part)}
-    x = _sliced(graph, x, parts)
+    x = _sliced(graph, x, {axis: part for axis, part in parts.items() if axis not in known})
     kept = [item for item in key if item[0] != "int"]
     new = [place for place, item in enumerate(kept) if item[0] == "new"]
     return graph.node("Unsqueeze", x, graph.constant(new)) if new else x
@@ -79,6 +82,46 @@ def _is_whole(extent: int, part: tuple[int, int, int]) -> bool:
     """Whether a slice covers the whole axis."""
     start, length, step = part
     return type(start) is int and start == 0 and step == 1 and same_for_all(length, extent)
+
+
+#: Slices that select all elements of any axis.
+ALL = slice(None), slice(0, None), slice(None, None, 1), slice(0, None, 1)
+
+
+def _is_known(given: slice | None) -> bool:
+    """Whether a slice of the function has numbers alone."""
+    return given is not None and not any(
+        isinstance(each, Dim) for each in (given.start, given.stop, given.step)
+    )
+
+
+def _sliced_as_given(graph: Graph, x: str, slices: dict[int, Any]) -> str:
+    """Slice some axes as the function did, which is right for any size: a canonical slice is right
+    for sizes similar to those seen.
+
+    A backward slice is a forward one of the turned axis, where -2 is 1, and 1 is -2. ONNX would
+    begin a slice at the first element if it begins before that.
+    """
+    if not slices:
+        return x
+    spans = []
+    for given in slices.values():
+        step = 1 if given.step is None else given.step.__index__()
+        ends = [None if each is None else each.__index__() for each in (given.start, given.stop)]
+        begin, end = ends if step > 0 else [None if each is None else -1 - each for each in ends]
+        spans.append((begin or 0, AFTER_ALL if end is None else end, step))
+    x = _turned(graph, x, [axis for axis, (*_, by) in zip(slices, spans, strict=True) if by < 0])
+    starts, ends, steps = ([*each] for each in zip(*spans, strict=True))
+    numbers = starts, ends, list(slices), [abs(step) for step in steps]
+    return graph.node("Slice", x, *map(graph.constant, numbers))
+
+
+def _turned(graph: Graph, x: str, axes: list[int]) -> str:
+    """Some axes turned around."""
+    if not axes:
+        return x
+    last, first = graph.constant([-1] * len(axes)), graph.constant([BEFORE_ALL] * len(axes))
+    return graph.node("Slice", x, last, first, graph.constant(axes), last)
 
 
 def _sliced(graph: Graph, x: str, parts: dict[int, tuple[int, int, int]]) -> str:
@@ -97,10 +140,7 @@ def _sliced(graph: Graph, x: str, parts: dict[int, tuple[int, int, int]]) -> str
     starts, ends, steps = zip(*spans, strict=True)
     places, by = graph.constant(list(parts)), graph.constant(steps)
     x = graph.node("Slice", x, graph.sizes(starts), graph.sizes(ends), places, by)
-    if not back:
-        return x
-    last, first = graph.constant([-1] * len(back)), graph.constant([BEFORE_ALL] * len(back))
-    return graph.node("Slice", x, last, first, graph.constant(back), last)
+    return _turned(graph, x, back)
 
 
 @exports("place")

@@ -14,7 +14,7 @@ there needs no rule: its inputs are cast to the dtype it is computed in, and its
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gemel.spec import Spec
@@ -35,6 +35,8 @@ class Call(NamedTuple):
     results: tuple[Spec, ...]
     #: The values of inputs that are Python numbers.
     numbers: tuple[Any, ...] = ()
+    #: For an index, the slices that the function gave, one for each item of the canonical key.
+    slices: Sequence[slice | None] = ()
 
     @property
     def result(self) -> Spec:

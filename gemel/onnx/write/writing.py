@@ -18,6 +18,7 @@ from gemel.onnx.write.tracing import Program, entries_of
 from gemel.spec import Spec
 from gemel.symbol.noting import Note
 from gemel.symbol.parts import by_parts
+from gemel.symbol.slices import given_slices
 
 #: Operators of elementwise operations that return bools.
 TESTS = {"Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "IsInf", "IsNaN"}
@@ -105,7 +106,9 @@ class Writer:
         if rule is None:
             return None
         specs = tuple(entry.spec for entry in node.inputs)
-        call = Call(node.op.name, specs, node.specs)
+        index = self.program.trace.notes.index_of(node)
+        slices = () if index is None else given_slices(index, node.params["key"])
+        call = Call(node.op.name, specs, node.specs, slices=slices)
         names = [self._input(entry, entry.dtype) for entry in node.inputs]
         return rule(self.graph, call, *names, **node.params)
 
