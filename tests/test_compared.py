@@ -173,6 +173,7 @@ def test_conditions_of_singular_matrices_leave_the_gradient_of_others() -> None:
 def test_there_is_no_condition_of_nothing() -> None:
     with pytest.raises(ShapeError, match="cond"):
         np.linalg.cond(np.zeros((0, 0)))
+    assert np.linalg.cond(np.zeros((0, 2, 2)), 1).shape == (0,)
 
 
 @pytest.mark.parametrize("name", ["inv", "cholesky", "det", "eigh", "solve"])

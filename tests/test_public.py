@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
+import pickle
 import sys
 from pathlib import Path
 
@@ -113,6 +115,14 @@ def test_a_name_is_public_once() -> None:
     with pytest.raises(ValueError, match=r"np\.tanh is declared twice"):
         publish(np.exp, "exponential", "np", aliases=("tanh",))
     assert "exponential" not in NAMESPACES["np"]
+
+
+@pytest.mark.parametrize("namespace", sorted(NAMESPACES))
+def test_public_functions_are_pickled_by_name(namespace: str) -> None:
+    home = importlib.import_module(f"gemel.{namespace}")
+    for name in NAMESPACES[namespace]:
+        value = getattr(home, name)
+        assert pickle.loads(pickle.dumps(value)) is value, name
 
 
 def test_families_most_programs_do_not_use_are_imported_when_asked_for() -> None:

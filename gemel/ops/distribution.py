@@ -122,6 +122,9 @@ class Distribution:
             found = self.body(Draw(shape, dtype), *parameters)
             return delivered(in_dtype(found, dtype), out)
 
+    def __reduce__(self) -> str:
+        return self.__name__
+
     def _parameter(self, name: str, value: Any) -> Any:
         if value is None:
             return None

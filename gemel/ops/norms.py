@@ -119,7 +119,7 @@ def cond(x: Any, p: Any = None) -> Array:
     inf for a singular matrix; NaN for one with NaN.
     """
     x = operand(x)
-    if any(n == 0 for n in x.shape):
+    if any(n == 0 for n in x.shape[-2:]):
         raise ShapeError(
             f"cond: {list(x.shape)}: the condition number of an empty matrix is undefined"
         )
