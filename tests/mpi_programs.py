@@ -10,6 +10,7 @@ import json
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -423,9 +424,37 @@ def ending(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
     return "ended" if store.rank else [float(found[0][0][0]) for found in sums]
 
 
+def interrupted(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """The program of worker 1 ends first and is interrupted while it waits for worker 0."""
+
+    def interrupt() -> None:
+        time.sleep(1)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    if store.rank == 1:
+        threading.Thread(target=interrupt, daemon=True).start()
+    else:
+        time.sleep(3)
+    return "over"
+
+
+def busy(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """A thread of each worker issues sums for ever."""
+
+    def sums() -> None:
+        while True:
+            store.totals(["a"], [[np.ones((3,))]], [cpu(0)])
+
+    threading.Thread(target=sums, daemon=True).start()
+    time.sleep(0.5)
+    return "over"
+
+
 CASES = {
     "training": training,
     "ending": ending,
+    "interrupted": interrupted,
+    "busy": busy,
     "values": values,
     "order": order,
     "ways": ways,

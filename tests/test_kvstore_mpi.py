@@ -215,6 +215,15 @@ def test_a_program_that_ends_first_does_what_it_has_issued(sockets, tmp_path, mo
     assert found(tmp_path, 3, "ending") == [[3.0] * 4, "ended", "ended"]
 
 
+@pytest.mark.parametrize("name", ["interrupted", "busy"])
+def test_what_happens_at_the_end_leaves_nobody_waiting(name, tmp_path):
+    """The job ends long before the limit of `launched`; an interrupt ends it at once."""
+    job, written = launched(tmp_path, 2, name, "--timeout", "5")
+    assert written[1] == "over"
+    if name == "interrupted":
+        assert job.returncode != 0 and "KeyboardInterrupt" in job.stderr
+
+
 # ---- what can go wrong
 
 PROBLEMS = [

@@ -105,10 +105,11 @@ class BucketSender:
         if count := self._sent["groups"]:
             found["by lines"] = found.get("by lines", 0.0) + count
 
-    @property
-    def is_unfinished(self) -> bool:
-        """Whether a sum that was issued has not arrived; its arrays may not even be ready."""
-        return state_of(self._courier).sums < self._begun
+    def waiting(self) -> Callable[[], bool]:
+        """A function that says whether one of the sums issued so far has not arrived; its arrays
+        may not even be ready."""
+        begun = self._begun
+        return lambda: state_of(self._courier).sums < begun
 
     @property
     def brought(self) -> int:

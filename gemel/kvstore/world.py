@@ -181,12 +181,19 @@ class World:
         return found
 
     def close(self) -> None:
-        """At exit, do what is issued, on whose sums others count; then wait until all workers are
-        here, or one has failed."""
+        """At exit, wait until all workers are here, or one has failed. Ctrl-C ends the job."""
         if os.getpid() != self.process:
             return
-        reason = getattr(sys, "last_type", None)
-        while reason is None and not self.broken and self._is_unfinished():
+        try:
+            self._leave(getattr(sys, "last_type", None))
+        except BaseException:
+            self._give_up(f"worker {self.rank} was interrupted while it waited at its end")
+            raise
+
+    def _leave(self, reason: type[BaseException] | None) -> None:
+        """Do what is issued, as others count on it, unless the program ends early; then wait."""
+        begun, waits = self._begun, bool if self.sender is None else self.sender.waiting()
+        while not (reason or self.broken) and (self.done["requests"] < begun or waits()):
             time.sleep(PATIENT)
         note = "" if reason is None else f"with {reason.__name__}"
         last = None
@@ -198,11 +205,6 @@ class World:
             with contextlib.suppress(GemelError):
                 last.wait_to_read()  # read the error here, so that it is not reported as unseen
         self._thread.join(1.0)
-
-    def _is_unfinished(self) -> bool:
-        """Whether this worker has issued something that is not done."""
-        brings = self.sender is not None and self.sender.is_unfinished
-        return brings or self.done["requests"] < self._begun
 
     def _end(self, reason: str) -> None:
         """Make all present and future requests fail: with the first error, or for this reason."""
