@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 from gemel import np
-from gemel.errors import ExportWarning
+from gemel.errors import ExportError, ExportWarning
 from gemel.gluon import SymbolBlock, nn
 
 
@@ -58,6 +58,23 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "of what is written": of_a_view,
     "n - 2": lambda x: x[: x.shape[0] - 2] * 1,
     "as many as columns": lambda x: x[: x.shape[1]] * 1,
+    "3:n": lambda x: x[3 : x.shape[0]] * 1,
+    "n:2:-1": lambda x: x[x.shape[0] : 2 : -1] * 1,
+    "1:n + 1": lambda x: x[1 : x.shape[0] + 1] * 1,
+    "n:": lambda x: x[x.shape[0] :] * 1,
+    ":n:-1": lambda x: x[: x.shape[0] : -1] * 1,
+    "-2:, 0": lambda x: x[-2:, 0] * 1,
+    "0:3:2, 0": lambda x: x[0:3:2, 0] * 1,
+    ":5, -1": lambda x: x[:5, -1] * 1,
+    "-3:, 1, 2": lambda x: x[-3:, 1, 2] * 1,
+    ":-2, None": lambda x: x[:-2, None] * 1,
+    "-2:, None": lambda x: x[-2:, None] * 1,
+    "2::3, None": lambda x: x[2::3, None] * 1,
+    "None, 1:3:-1": lambda x: x[None, 1:3:-1] * 1,
+    "0, :0": lambda x: x[..., 0, :0] * 1,
+    "None, -2:, None, 0, ..., None": lambda x: x[None, -2:, None, 0, ..., None] * 1,
+    "beside positions and None": lambda x: x[-2:, None, PLACES % 2] * 1,
+    "beside an integer and positions": lambda x: x[-2:, 0, PLACES] * 1,
 }
 
 
@@ -95,3 +112,16 @@ def test_a_place_that_counts_from_the_other_end_for_few_rows(
         found = exported(function, tmp_path, (4, 2))
     for rows in range(3, 8):
         assert (found(numbered(rows, 2)) == function(numbered(rows, 2))).all()
+
+
+def test_a_stop_that_no_file_can_say(tmp_path: Path) -> None:
+    """`n // 2` is at no fixed distance from either end. Nothing is between 2 and it for two rows,
+    but there is for six."""
+
+    def function(x: Any) -> Any:
+        return x[2 : x.shape[0] // 2] * 1
+
+    with pytest.raises(ExportError, match="depends on the batch size"):
+        exported(function, tmp_path, (6, 2))
+    with pytest.warns(ExportWarning, match="not 0 <"):
+        exported(function, tmp_path, (2, 2))

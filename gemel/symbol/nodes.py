@@ -5,7 +5,7 @@ A rule returns the call as MXNet writes it, or entries that compute the same by 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel.extent import Dim, same_for_all, seen
@@ -154,19 +154,35 @@ def _(node: Node) -> Found:
 
 @rule("basic_index")
 def _(node: Node) -> Found:
-    (x,), notes = node.inputs, _notes()
-    given = given_slices(notes.index_of(node), node.params["key"])
-    items = [(i, s) for i, s in zip(node.params["key"], given, strict=True) if i[0] != "new"]
+    """A slice, `squeeze` for the axes of integers, and `expand_dims` for new axes.
+
+    Unlike a reshape, these are right for all sizes.
+    """
+    (x,), notes, key = node.inputs, _notes(), node.params["key"]
+    given = given_slices(notes.index_of(node), key)
+    items = [(item, s) for item, s in zip(key, given, strict=True) if item[0] != "new"]
     slices = [item if item[0] == "slice" else ("slice", item[1], 1, 1) for item, _ in items]
-    found = [bounds(i, n, s) for i, n, (_, s) in zip(slices, x.shape, items, strict=True)]
-    begin, end, step = zip(*found, strict=True) if found else ((), (), ())
-    written = Written("slice", (x,), {"begin": begin, "end": end, "step": step})
-    if all(item[0] == "slice" for item in node.params["key"]):
-        return written
-    part = placeholder(Spec([count for _, _, count, _ in slices], x.dtype)) if slices else x
-    if slices:
-        notes.note(part, written)
-    return (call("reshape", part, shape=node.specs[0].shape),)
+    shape = [item[2] for item in slices]
+    if items:
+        found = [bounds(i, n, s) for i, n, (_, s) in zip(slices, x.shape, items, strict=True)]
+        begin, end, step = zip(*found, strict=True)
+        x = _noted("slice", x, shape, begin=begin, end=end, step=step)
+    taken = tuple(axis for axis, (item, _) in enumerate(items) if item[0] == "int")
+    if taken:
+        shape = [extent for axis, extent in enumerate(shape) if axis not in taken]
+        x = _noted("_np_squeeze", x, shape, axis=taken)
+    for axis, item in enumerate(item for item in key if item[0] != "int"):
+        if item[0] == "new":
+            shape.insert(axis, 1)
+            x = _noted("expand_dims", x, shape, axis=axis)
+    return (x,)
+
+
+def _noted(name: str, x: Any, shape: Sequence[Any], **settings: Any) -> Entry:
+    """The result of a call of an MXNet operation that only changes the shape."""
+    found = placeholder(Spec(tuple(shape), x.dtype))
+    _notes().note(found, Written(name, (x,), settings))
+    return found
 
 
 @rule("narrow")

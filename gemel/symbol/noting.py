@@ -131,7 +131,9 @@ class Notes:
         of_broadcast = guard.relation == "==" and not guard.answer and guard.right == 1
         if self.own and not of_broadcast:
             return self._open is not None
-        return (self.writes and of_broadcast) or self._open is not None or in_operation()
+        if self.writes:  # bounds of slices that are found now are for the file
+            return of_broadcast or self._open is not None or in_operation(ANEW[:1])
+        return self._open is not None or in_operation()
 
     def watching(self) -> _Watch:
         """A context manager: calls in its block are noted."""

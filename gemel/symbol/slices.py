@@ -11,6 +11,7 @@ from typing import Any
 
 from gemel.extent import Dim, evaluate, form_of, same_for_all, seen
 from gemel.forms import names_of
+from gemel.ops.keys import canonical
 from gemel.symbol.sizes import depends_on_batch
 
 #: Begin, end and step; None for the ends of the axis.
@@ -31,8 +32,13 @@ def given_slices(index: Any, key: tuple[Any, ...]) -> list[slice | None]:
 def bounds(item: Any, extent: Any, given: slice | None) -> Bounds:
     """How to write a canonical slice of an axis; `given` is the slice of the program, if known."""
     found = _of_canonical(item, extent)
-    wanted = None if given is None else _of_given(given, extent)
-    return found if wanted is None or _alike(found, wanted) else wanted
+    if given is None:
+        return found
+    wanted = _of_given(given, extent)
+    if wanted is None:
+        canonical((extent,), given)  # leaves guards of the sizes that the canonical form holds for
+        return found
+    return found if _alike(found, wanted) else wanted
 
 
 def _of_canonical(item: Any, extent: Any) -> Bounds:
@@ -50,10 +56,24 @@ def _of_given(given: slice, extent: Any) -> Bounds | None:
     step = 1 if given.step is None else given.step
     if isinstance(step, Dim):
         return None
-    ends = [_given_place(end, extent, step > 0) for end in (given.start, given.stop)]
-    if any(isinstance(end, Dim) for end in ends):
+    forward = step > 0
+    if _is_past(given.start if forward else given.stop, extent):
+        return 0, 0, step.__index__()  # `x[n:]` and `x[:n:-1]` are empty
+    start, stop = (
+        None if _is_past(end, extent) else _given_place(end, extent, forward)
+        for end in (given.start, given.stop)
+    )
+    if isinstance(start, Dim) or isinstance(stop, Dim):
         return None
-    return ends[0], ends[1], step.__index__()
+    return start, stop, step.__index__()
+
+
+def _is_past(end: Any, extent: Any) -> bool:
+    """Whether a start or stop is the end of a free axis, or past it: `n` or `n + 1`."""
+    if not isinstance(end, Dim):
+        return False
+    from_end = end - extent
+    return not isinstance(from_end, Dim) and from_end >= 0
 
 
 def _given_place(end: Any, extent: Any, forward: bool) -> Any:
