@@ -74,6 +74,10 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "0, :0": lambda x: x[..., 0, :0] * 1,
     "None, -2:, None, 0, ..., None": lambda x: x[None, -2:, None, 0, ..., None] * 1,
     "beside positions and None": lambda x: x[-2:, None, PLACES % 2] * 1,
+    "two arrays of positions": lambda x: x[-2:, PLACES % 2, PLACES],
+    "last of a slice": lambda x: (x[:3] * 1)[-1:] * 2,
+    "a slice joined": lambda x: x[-3:].reshape(x[-3:].shape[0], 6) * 1,
+    "sum of a slice": lambda x: x[-3:].sum(axis=0) + x[:2].sum(axis=0),
     "beside an integer and positions": lambda x: x[-2:, 0, PLACES] * 1,
 }
 
@@ -114,14 +118,30 @@ def test_a_place_that_counts_from_the_other_end_for_few_rows(
         assert (found(numbered(rows, 2)) == function(numbered(rows, 2))).all()
 
 
-def test_a_stop_that_no_file_can_say(tmp_path: Path) -> None:
-    """`n // 2` is at no fixed distance from either end. Nothing is between 2 and it for two rows,
-    but there is for six."""
+def test_the_last_row_of_a_slice(tmp_path: Path) -> None:
+    found = exported(lambda x: (x[:3] * 1)[-1], tmp_path, (6, 2))
+    for rows in range(1, 8):
+        x = numbered(rows, 2)
+        assert (found(x) == x[:3][-1]).all()
 
-    def function(x: Any) -> Any:
-        return x[2 : x.shape[0] // 2] * 1
 
+@pytest.mark.parametrize("seen", [2, 6])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[2 : x.shape[0] // 2] * 1,
+        lambda x: x[-3:].sum(axis=0) / x[-3:].shape[0],
+        lambda x: np.arange(x[:3].shape[0]) * 1.0,
+    ],
+    ids=["n // 2", "number", "arange"],
+)
+def test_sizes_that_no_file_can_say(
+    function: Callable[[Any], Any], seen: int, tmp_path: Path
+) -> None:
     with pytest.raises(ExportError, match="depends on the batch size"):
-        exported(function, tmp_path, (6, 2))
-    with pytest.warns(ExportWarning, match="not 0 <"):
-        exported(function, tmp_path, (2, 2))
+        exported(function, tmp_path, (seen, 2))
+
+
+def test_a_slice_whose_rows_are_counted(tmp_path: Path) -> None:
+    with pytest.warns(ExportWarning, match=r"minimum\(3, data\.shape\[0\]\) == 3"):
+        exported(lambda x: x * len(x[:3]), tmp_path, (6, 2))

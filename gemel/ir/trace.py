@@ -58,6 +58,13 @@ class Trace:
         self.extents = Extents()
         self.scopes = Scopes()
 
+    def leaves_open(self, extents: tuple[Any, ...]) -> bool:
+        """Whether the bounds of a slice, computed from these, stay expressions of free extents.
+
+        Otherwise they are numbers or sums, which guards hold for.
+        """
+        return False
+
     def origin(self) -> str:
         """The line of the program that a new node comes from."""
         return _core.program_line() if self.of_program else self.line

@@ -11,9 +11,10 @@ from typing import Any
 
 from gemel.dtype import bool_
 from gemel.errors import ArgumentError, ArrayIndexError, ShapeError
-from gemel.extent import WHOLE, Dim, seen
+from gemel.extent import WHOLE, Dim, maximum, minimum, seen
+from gemel.ir.current import current_trace
 from gemel.ir.layout import Layout
-from gemel.ops.elementwise import cast, minimum
+from gemel.ops import elementwise
 from gemel.ops.sections import check_span
 
 #: The last position that int64 holds.
@@ -63,16 +64,21 @@ def _whole(value: Any) -> int:
 
 
 def _slice(item: slice, extent: int) -> tuple[Any, ...]:
-    """A slice in canonical form, as `slice.indices`. Comparisons with a free extent set guards."""
+    """A slice in canonical form, as `slice.indices`. Comparisons with a free extent set guards,
+    unless the trace leaves the extents open."""
     step = 1 if item.step is None else _whole(item.step)
     if step == 0:
         raise ArgumentError("slice step cannot be zero")
+    trace = current_trace()
+    stays_open = trace is not None and trace.leaves_open((extent, item.start, item.stop))
     low, high = (0, extent) if step > 0 else (-1, extent - 1)
 
     def bound(value: Any, default: int) -> int:
         if value is None:
             return default
         place = _whole(value)
+        if stays_open:
+            return minimum(place, high) if place >= 0 else maximum(place + extent, low)
         if place >= 0:
             return high if place > high else place
         return low if place + extent < low else place + extent
@@ -80,7 +86,10 @@ def _slice(item: slice, extent: int) -> tuple[Any, ...]:
     first, last = (low, high) if step > 0 else (high, low)
     start, stop = bound(item.start, first), bound(item.stop, last)
     span = stop - start if step > 0 else start - stop
-    return ("slice", start, (span + abs(step) - 1) // abs(step) if span > 0 else 0, step)
+    count = (span + abs(step) - 1) // abs(step)
+    if stays_open:
+        return ("slice", start, maximum(count, 0), step)
+    return ("slice", start, count if span > 0 else 0, step)
 
 
 def check_key(name: str, shape: tuple[int, ...], key: tuple[Any, ...]) -> None:
@@ -220,12 +229,12 @@ def signed(indices: Any) -> Any:
     """Positions in int64, as the extent may exceed their own dtype. Unsigned ones too large for
     int64, which are out of range for any array, become the largest int64."""
     if indices.dtype == "uint64":
-        indices = minimum(indices, LARGEST)
-    return cast(indices, dtype="int64")
+        indices = elementwise.minimum(indices, LARGEST)
+    return elementwise.cast(indices, dtype="int64")
 
 
 def wrapped(indices: Any, extent: int) -> Any:
     """Positions in int64, wrapped around where they are out of range."""
     if indices.dtype == "uint64":  # wrap before the cast, which large values would not survive
-        return cast(indices % extent, dtype="int64")
-    return cast(indices, dtype="int64") % extent
+        return elementwise.cast(indices % extent, dtype="int64")
+    return elementwise.cast(indices, dtype="int64") % extent

@@ -25,6 +25,7 @@ from gemel.ir.trace import Trace
 from gemel.legacy.declare import WRITERS, Written, load
 from gemel.ops import indexing, keys
 from gemel.symbol.outside import Outside
+from gemel.symbol.sizes import depends_on_batch
 
 #: The rules that write calls of functions, by the functions' names.
 Rules = Mapping[str, Callable[..., Written | None]]
@@ -68,6 +69,10 @@ class Noting(Trace):
         self.outside = Outside(closed)
         self.notes = (notes or Notes)(self, own)
         self.extents = Extents(least, Questions(self.notes))
+
+    def leaves_open(self, extents: tuple[Any, ...]) -> bool:
+        """In MXNet's files the batch size: three rows, or what there is, are `minimum(3, n)`."""
+        return not self.notes.own and any(map(depends_on_batch, extents))
 
 
 class Notes:
@@ -131,9 +136,7 @@ class Notes:
         of_broadcast = guard.relation == "==" and not guard.answer and guard.right == 1
         if self.own and not of_broadcast:
             return self._open is not None
-        if self.writes:  # bounds of slices that are found now are for the file
-            return of_broadcast or self._open is not None or in_operation(ANEW[:1])
-        return self._open is not None or in_operation()
+        return (self.writes and of_broadcast) or self._open is not None or in_operation()
 
     def watching(self) -> _Watch:
         """A context manager: calls in its block are noted."""

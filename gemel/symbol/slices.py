@@ -11,7 +11,6 @@ from typing import Any
 
 from gemel.extent import Dim, evaluate, form_of, same_for_all, seen
 from gemel.forms import names_of
-from gemel.ops.keys import canonical
 from gemel.symbol.sizes import depends_on_batch
 
 #: Begin, end and step; None for the ends of the axis.
@@ -32,13 +31,8 @@ def given_slices(index: Any, key: tuple[Any, ...]) -> list[slice | None]:
 def bounds(item: Any, extent: Any, given: slice | None) -> Bounds:
     """How to write a canonical slice of an axis; `given` is the slice of the program, if known."""
     found = _of_canonical(item, extent)
-    if given is None:
-        return found
-    wanted = _of_given(given, extent)
-    if wanted is None:
-        canonical((extent,), given)  # leaves guards of the sizes that the canonical form holds for
-        return found
-    return found if _alike(found, wanted) else wanted
+    wanted = None if given is None else _of_given(given, extent)
+    return found if wanted is None or _alike(found, wanted) else wanted
 
 
 def _of_canonical(item: Any, extent: Any) -> Bounds:
