@@ -69,8 +69,9 @@ def _slice(item: slice, extent: int) -> tuple[Any, ...]:
     step = 1 if item.step is None else _whole(item.step)
     if step == 0:
         raise ArgumentError("slice step cannot be zero")
-    trace = current_trace()
-    stays_open = trace is not None and trace.leaves_open((extent, item.start, item.stop))
+    sizes = extent, item.start, item.stop
+    trace = current_trace() if Dim in map(type, sizes) else None
+    stays_open = trace is not None and trace.leaves_open(sizes)
     low, high = (0, extent) if step > 0 else (-1, extent - 1)
 
     def bound(value: Any, default: int) -> int:
