@@ -10,8 +10,7 @@ from gemel.errors import ExportError, ShapeError
 from gemel.gluon.symbol_block import SymbolBlock
 from gemel.npx import serialize
 from gemel.onnx.read.network import Network, load, read
-from gemel.onnx.write.model import OPSET, model, numbered, write
-from gemel.onnx.write.tracing import program
+from gemel.onnx.write.model import OPSET, modelled, numbered, write
 from gemel.spec import Spec
 from gemel.symbol.export import exported
 from gemel.symbol.symbol import Symbol
@@ -50,8 +49,9 @@ def export_model(
     block._fill(known, "export_model: params", allow_missing=False, ignore_extra=True)
     given = Arguments((tuple, (None,) * len(specs)), list(specs), [])
     held = numbered(_free(specs, dynamic_input_shapes) if dynamic else [s.shape for s in specs])
-    found = program(block._run, given, names, held)
-    return write(model(found, block.name or symbol.name or "symbol", OPSET), onnx_file_path)
+    name = block.name or symbol.name or "symbol"
+    _, made = modelled(block._run, given, names, held, name, OPSET)
+    return write(made, onnx_file_path)
 
 
 def _free(specs: list[Spec], wanted: Sequence[Any] | None) -> list[list[Any]]:

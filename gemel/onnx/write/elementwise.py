@@ -279,13 +279,11 @@ def _(graph: Graph, call: Call, x: str) -> Written:
 def _(graph: Graph, call: Call, value: str, *, shape: Any, dtype: Any) -> Written:
     result = call.result
     number = call.numbers[0]
-    if number is None or isinstance(number, Dim):
-        whole = graph.size(number) if isinstance(number, Dim) else value
-        source = DType("int64") if isinstance(number, Dim) else call.inputs[0].dtype
-        return graph.expand(graph.cast(whole, source, result.dtype), (), result.shape)
-    if not result.ndim:
-        return graph.constant(number, result.dtype)
-    return graph.expand(graph.constant(number, result.dtype), (), result.shape)
+    if number is not None:
+        whole = graph.number(number, result.dtype)
+    else:
+        whole = graph.cast(value, call.inputs[0].dtype, result.dtype)
+    return graph.expand(whole, (), result.shape)
 
 
 @exports("iota")
@@ -294,7 +292,7 @@ def _(graph: Graph, call: Call, *, shape: Any, axis: int, dtype: Any) -> Written
     place = axis % result.ndim
     extent = result.shape[place]
     if isinstance(extent, Dim):
-        count = graph.node("Range", graph.constant(0), graph.size(extent), graph.constant(1))
+        count = graph.node("Range", graph.constant(0), graph.number(extent), graph.constant(1))
     else:
         count = graph.constant(list(range(extent)))
     count = graph.cast(count, DType("int64"), result.dtype)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from gemel.dtype import DType
+from gemel.dtype import DType, int64
 from gemel.extent import Dim, same_for_all
 from gemel.forms import Atom, Form, least_of
 from gemel.ir.op import numpy
@@ -110,11 +110,18 @@ class Graph:
             parts.append(self.constant(known))
         return parts[0] if len(parts) == 1 else self.node("Concat", *parts, axis=0)
 
-    def size(self, extent: int) -> str:
-        """An integer as a tensor without axes."""
-        if not isinstance(extent, Dim):
-            return self.constant(extent)
-        return self.node("Squeeze", self.sizes((extent,)), self.constant([0]))
+    def number(self, value: Any, dtype: Any = "int64") -> str:
+        """A number as a tensor without axes: a constant, or computed from the inputs if it is a
+        free extent."""
+        if not isinstance(value, Dim):
+            return self.constant(value, dtype)
+        key = ("number", value.form, DType(dtype).name)
+        if key not in self._known:
+            hint, self.hint = self.hint, "size"
+            size = self.node("Squeeze", self.sizes((value,)), self.constant([0]))
+            self._known[key] = self.cast(size, int64, dtype)
+            self.hint = hint
+        return self._known[key]
 
     def _of_form(self, form: Form) -> str:
         """A sum of extents as a tensor of one element."""

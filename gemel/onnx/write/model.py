@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel import __version__
@@ -41,7 +41,7 @@ def export(net: Any, path: Any, *, opset: int = OPSET, dynamic: bool | Sequence[
     """
     _check_opset(opset)
     function, given, names = _called(net)
-    found = program(function, given, names, _held(given, dynamic))
+    found, made = modelled(function, given, names, _held(given, dynamic), net.name, opset)
     if found.asked:
         rules = " and ".join(dict.fromkeys(found.asked))
         warnings.warn(
@@ -51,7 +51,7 @@ def export(net: Any, path: Any, *, opset: int = OPSET, dynamic: bool | Sequence[
             ExportWarning,
             stacklevel=2,
         )
-    return write(model(found, net.name, opset), path)
+    return write(made, path)
 
 
 def _check_opset(opset: int) -> None:
@@ -113,7 +113,27 @@ def numbered(shapes: Sequence[Any]) -> set[str]:
 # --- models -----------------------------------------------------------------------------------
 
 
-def model(found: Program, name: str, opset: int) -> Any:
+def modelled(
+    function: Callable[..., Any],
+    arguments: Arguments,
+    names: Sequence[str],
+    held: set[str],
+    name: str,
+    opset: int,
+) -> tuple[Program, Any]:
+    """Trace a function, and convert it to a model. Sizes for which the model needs numbers are
+    fixed, as those for which the function does. Raises `ExportError`."""
+    while True:
+        found = program(function, arguments, names, held)
+        before = set(found.held)
+        made = _model(found, name, opset)
+        found.read_guards()
+        if found.held == before:
+            return found, made
+        held = held | found.held
+
+
+def _model(found: Program, name: str, opset: int) -> Any:
     """Convert a traced program to a model of the package onnx, and check it. Raises
     `ExportError`."""
     if found.updates:
@@ -209,4 +229,4 @@ def write(made: Any, path: Any) -> str:
     return place
 
 
-__all__ = ["OLDEST", "OPSET", "export", "model", "numbered", "write"]
+__all__ = ["OLDEST", "OPSET", "export", "modelled", "numbered", "write"]

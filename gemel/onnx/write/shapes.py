@@ -54,7 +54,7 @@ def _(graph: Graph, call: Call, x: str, *, axis: int, start: int, length: int) -
 def _(graph: Graph, call: Call, x: str, *, k: int) -> Written:
     if call.inputs[0].ndim < 2:
         return None
-    return graph.node("Trilu", x, graph.constant(k), upper=int(call.name == "triu"))
+    return graph.node("Trilu", x, graph.number(k), upper=int(call.name == "triu"))
 
 
 # --- basic keys -----------------------------------------------------------------------------
@@ -66,7 +66,7 @@ def _(graph: Graph, call: Call, x: str, *, key: Any) -> Written:
     items = [item for item in key if item[0] != "new"]
     for axis in range(len(items) - 1, -1, -1):  # so that earlier axes keep their numbers
         if items[axis][0] == "int":
-            x = graph.node("Gather", x, graph.size(items[axis][1]), axis=axis)
+            x = graph.node("Gather", x, graph.number(items[axis][1]), axis=axis)
     left = [(n, item[1:]) for n, item in zip(shape, items, strict=True) if item[0] == "slice"]
     given = [s for item, s in zip(key, call.slices, strict=False) if item[0] == "slice"]
     known = {axis: each for axis, each in enumerate(given) if _is_known(each)}
@@ -214,7 +214,7 @@ def _(graph: Graph, call: Call, x: str, index: str, *, axis: int, keepdims: bool
     place = normalize_axis(call.name, axis, call.inputs[0].ndim)
     extent = call.inputs[0].shape[place]
     index = graph.cast(index, call.inputs[1].dtype, "int64")
-    last = graph.size(extent - 1) if isinstance(extent, Dim) else graph.constant(extent - 1)
+    last = graph.number(extent - 1)
     if call.name == "pick":
         index = graph.node("Clip", index, graph.constant(0), last)
     axes = graph.constant([place])

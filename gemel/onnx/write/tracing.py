@@ -98,12 +98,26 @@ class Program(Traced):
         self.equal: dict[str, str] = {}
         self.asked: list[str] = []
         self.held: set[str] = set()
-        for guard in (*self.guards, *notes.fits):
-            if guard.relation == "==" and guard.answer and not self._equates(guard):
-                self.held |= _left_of(guard)
-        for guard in self.guards:
-            if not (guard.relation == "==" and guard.answer):
+        self._read = 0
+        for guard in notes.fits:
+            if guard.relation == "==" and guard.answer:
+                self._holds(guard)
+        self.read_guards()
+
+    def read_guards(self) -> None:
+        """Take in the guards since the last time. Writing adds some, where ONNX needs a number that
+        the file cannot compute."""
+        for guard in self.guards[self._read :]:
+            if guard.relation == "==" and guard.answer:
+                self._holds(guard)
+            else:
                 self.asked.append(named_extents(repr(guard), self.inputs))
+        self._read = len(self.guards)
+
+    def _holds(self, guard: Guard) -> None:
+        """Fix the extents of an equality, unless it makes two of them equal."""
+        if not self._equates(guard):
+            self.held |= _left_of(guard)
 
     def _equates(self, guard: Guard) -> bool:
         """Record what a guard says, if it makes an extent equal to another one or to a number."""

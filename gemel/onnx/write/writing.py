@@ -194,7 +194,7 @@ class Writer:
     def _input(self, entry: Entry, dtype: DType) -> str:
         """The name of an input in this dtype."""
         if entry.node.is_number:
-            return self.graph.constant(entry.node.value, dtype)
+            return self.graph.number(entry.node.value, dtype)
         return self._cast(self.names[entry], entry.dtype, dtype)
 
     def _cast(self, name: str, source: DType, target: DType) -> str:
@@ -207,7 +207,7 @@ class Writer:
         """The tensor for a parameter, a captured array or a number."""
         node, parameter = entry.node, self._parameters.get(entry)
         if node.is_number:
-            return self.graph.constant(node.value, entry.dtype)
+            return self.graph.number(node.value, entry.dtype)
         if parameter is None and not node.is_constant:
             raise ExportError(f"onnx.export: {node!r} is no input of the program")
         source = node.value if parameter is None else parameter

@@ -1,0 +1,97 @@
+"""Sizes that programs compute with, in ONNX files: right for all sizes that the file takes."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from onnx_networks import drawn
+from test_onnx_export import check, onnx
+
+import gemel
+from gemel import np, npx
+from gemel.errors import ExportWarning
+
+#: Functions that use sizes as numbers. The file has all their sizes free.
+FREE: dict[str, Callable[[Any], Any]] = {
+    "divided": lambda x: x / x.shape[0],
+    "inverse": lambda x: x.shape[0] / (x * x + 1),
+    "multiplied": lambda x: x * x.shape[1],
+    "added": lambda x: x + x.size,
+    "maximum": lambda x: np.maximum(x, x.shape[0]),
+    "where": lambda x: np.where(x > x.shape[0], x, x.shape[1]),
+    "power": lambda x: x ** x.shape[0],
+    "one less": lambda x: x.sum(axis=0) / (x.shape[0] - 9),
+    "quotients": lambda x: x + x.shape[0] // 2 - x.shape[0] % 3,
+    "negative quotients": lambda x: x * ((1 - x.shape[0]) // 2),
+    "square root": lambda x: (x @ x.T) / np.sqrt(x.shape[-1]),
+    "sample variance": lambda x: np.concatenate([x, x + 1]).var(axis=0, ddof=1),
+    "a diagonal": lambda x: np.tril(x @ x.T, k=x.shape[0] - 3),
+    "array": lambda x: x.sum() + np.full((2,), x.shape[0]),
+    "padding by edges": lambda x: np.pad(x, 1, mode="edge"),
+    "clipped positions": lambda x: np.take(x, [7, -9, 1], axis=0, mode="clip"),
+    "integers": lambda x: (
+        x.astype("int32") // x.shape[0],
+        x.astype("int64") % x.shape[1],
+        x.astype("int8") * x.shape[0],
+        x.astype("float16") / x.shape[0],
+    ),
+}
+
+
+@pytest.mark.parametrize("seen", [1, 3])
+@pytest.mark.parametrize("name", FREE)
+def test_sizes_as_numbers(name: str, seen: int, tmp_path: Path) -> None:
+    program = gemel.compile(FREE[name])
+    program(drawn(seen, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        path = gemel.onnx.export(program, tmp_path / "f.onnx")
+    assert dims(path) == ["data_0", "data_1"]
+    for rows, columns in (1, 4), (2, 4), (3, 4), (3, 2), (6, 5):
+        check(path, program, drawn(rows, columns))
+
+
+def test_sizes_as_numbers_beside_a_fixed_one(tmp_path: Path) -> None:
+    program = gemel.compile(lambda x: x / x.shape[0] + x.shape[1])
+    program(drawn(1, 4))
+    path = gemel.onnx.export(program, tmp_path / "f.onnx", dynamic=False)
+    assert dims(path) == [1, 4]
+    check(path, program, drawn(1, 4))
+    path = gemel.onnx.export(program, tmp_path / "f.onnx", dynamic=[(None, 4)])
+    assert dims(path) == ["data_0", 4]
+    for rows in 1, 2, 5:
+        check(path, program, drawn(rows, 4))
+
+
+#: Functions for which ONNX needs a size as a number, with the sizes in the file.
+FIXED: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
+    "an operator's attribute": (
+        lambda x: npx.leaky_relu(x, slope=x.shape[1]),
+        ["data_0", 4],
+    ),
+    "a float": (lambda x: x * x.shape[0] ** 0.5, [3, "data_1"]),
+}
+
+
+@pytest.mark.parametrize("name", FIXED)
+def test_sizes_that_are_numbers_in_the_file_are_fixed(name: str, tmp_path: Path) -> None:
+    function, expected = FIXED[name]
+    program = gemel.compile(function)
+    program(drawn(3, 4))
+    path = gemel.onnx.export(program, tmp_path / "f.onnx")
+    assert dims(path) == expected
+    for rows, columns in (3, 4), (5, 4), (3, 6):
+        if all(
+            isinstance(n, str) or n == m for n, m in zip(expected, (rows, columns), strict=True)
+        ):
+            check(path, program, drawn(rows, columns))
+
+
+def dims(path: str) -> list[Any]:
+    """The names or numbers of the sizes of a file's input."""
+    (given,) = onnx.load(path).graph.input
+    return [dim.dim_param or dim.dim_value for dim in given.type.tensor_type.shape.dim]
