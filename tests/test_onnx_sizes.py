@@ -15,6 +15,7 @@ import gemel
 from gemel import np, npx
 from gemel.errors import ExportWarning
 
+POSITIONS = np.array([7, -9, 1], dtype="int32")
 #: Functions that use sizes as numbers. The file has all their sizes free.
 FREE: dict[str, Callable[[Any], Any]] = {
     "divided": lambda x: x / x.shape[0],
@@ -32,7 +33,6 @@ FREE: dict[str, Callable[[Any], Any]] = {
     "a diagonal": lambda x: np.tril(x @ x.T, k=x.shape[0] - 3),
     "array": lambda x: x.sum() + np.full((2,), x.shape[0]),
     "padding by edges": lambda x: np.pad(x, 1, mode="edge"),
-    "clipped positions": lambda x: np.take(x, [7, -9, 1], axis=0, mode="clip"),
     "integers": lambda x: (
         x.astype("int32") // x.shape[0],
         x.astype("int64") % x.shape[1],
@@ -73,6 +73,7 @@ FIXED: dict[str, tuple[Callable[[Any], Any], list[Any]]] = {
         lambda x: npx.leaky_relu(x, slope=x.shape[1]),
         ["data_0", 4],
     ),
+    "clipped positions": (lambda x: np.take(x, POSITIONS, axis=0, mode="clip"), [3, "data_1"]),
     "a float": (lambda x: x * x.shape[0] ** 0.5, [3, "data_1"]),
 }
 
@@ -89,6 +90,59 @@ def test_sizes_that_are_numbers_in_the_file_are_fixed(name: str, tmp_path: Path)
             isinstance(n, str) or n == m for n, m in zip(expected, (rows, columns), strict=True)
         ):
             check(path, program, drawn(rows, columns))
+
+
+#: Functions whose slices have other sizes outside of some range, with the rows seen and the range.
+SLICED: dict[str, tuple[Callable[[Any], Any], int, str]] = {
+    "as many as are there": (
+        lambda x: x[-3:].sum(axis=0) / x[-3:].shape[0],
+        6,
+        r"not data.shape\[0\] - 3 < 0",
+    ),
+    "fewer than asked for": (
+        lambda x: x[-3:].sum(axis=0) / x[-3:].shape[0],
+        2,
+        r"where data.shape\[0\] - 3 < 0",
+    ),
+    "in a sample variance": (
+        lambda x: x[:4].var(axis=0, ddof=1),
+        5,
+        r"data.shape\[0\] < 4",
+    ),
+    "empty where seen": (lambda x: x[2 : x.shape[0]] * 1, 2, r"not 0 < data.shape\[0\] - 2"),
+}
+
+
+@pytest.mark.parametrize("name", SLICED)
+def test_sizes_of_slices_that_depend_on_checks(name: str, tmp_path: Path) -> None:
+    function, seen, expected = SLICED[name]
+    program = gemel.compile(function)
+    program(drawn(seen, 4))
+    with pytest.warns(ExportWarning, match=expected):
+        path = gemel.onnx.export(program, tmp_path / "f.onnx")
+    check(path, program, drawn(seen, 4))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        path = gemel.onnx.export(program, tmp_path / "f.onnx", dynamic=False)
+    check(path, program, drawn(seen, 4))
+
+
+def test_slices_whose_sizes_do_not_matter_are_no_question(tmp_path: Path) -> None:
+    functions: list[Callable[[Any], Any]] = [
+        lambda x: x[-3:] * 2,
+        lambda x: x[1:] - x[:-1],
+        lambda x: x[:4].mean(axis=0),
+        lambda x: x[-1] + x.shape[0],
+        lambda x: x + np.ones((64, 4))[: x.shape[0]],
+    ]
+    for function in functions:
+        program = gemel.compile(function)
+        program(drawn(5, 4))
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ExportWarning)
+            path = gemel.onnx.export(program, tmp_path / "f.onnx")
+        for rows in 5, 2, 8:
+            check(path, program, drawn(rows, 4))
 
 
 def dims(path: str) -> list[Any]:

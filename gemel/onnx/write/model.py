@@ -15,6 +15,7 @@ from gemel.gluon.block import Block
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.symbol_block import SymbolBlock
 from gemel.onnx.types import code_of, onnx
+from gemel.onnx.write.fitting import needed
 from gemel.onnx.write.tracing import Program, program
 from gemel.onnx.write.writing import Writer
 from gemel.spec import Spec
@@ -125,17 +126,19 @@ def modelled(
     fixed, as those for which the function does. Raises `ExportError`."""
     while True:
         found = program(function, arguments, names, held)
+        _check_results(found, name)
         before = set(found.held)
-        made = _model(found, name, opset)
+        writer = Writer(found, opset)
+        results = writer.written(found.outputs)
         found.read_guards()
         if found.held == before:
-            return found, made
+            break
         held = held | found.held
+    found.ask(needed(writer, function, arguments))
+    return found, _model(writer, results, name, opset)
 
 
-def _model(found: Program, name: str, opset: int) -> Any:
-    """Convert a traced program to a model of the package onnx, and check it. Raises
-    `ExportError`."""
+def _check_results(found: Program, name: str) -> None:
     if found.updates:
         raise ExportError(
             f"onnx.export: forward overwrites {found.updates[0][0].name}, and a file of ONNX keeps "
@@ -143,8 +146,12 @@ def _model(found: Program, name: str, opset: int) -> Any:
         )
     if not found.outputs:
         raise ExportError(f"onnx.export: {name} gives no arrays")
-    writer = Writer(found, opset)
-    results = writer.written(found.outputs)
+
+
+def _model(writer: Writer, results: list[str], name: str, opset: int) -> Any:
+    """Convert what is written to a model of the package onnx, and check it. Raises
+    `ExportError`."""
+    found = writer.program
     helper, graph = onnx("helper"), writer.graph
     outputs = _outputs(writer, results)
     values = [

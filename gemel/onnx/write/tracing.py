@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -111,8 +111,12 @@ class Program(Traced):
             if guard.relation == "==" and guard.answer:
                 self._holds(guard)
             else:
-                self.asked.append(named_extents(repr(guard), self.inputs))
+                self.ask([guard])
         self._read = len(self.guards)
+
+    def ask(self, guards: Iterable[Guard]) -> None:
+        """Describe conditions that no file can store."""
+        self.asked += [named_extents(repr(guard), self.inputs) for guard in guards]
 
     def _holds(self, guard: Guard) -> None:
         """Fix the extents of an equality, unless it makes two of them equal."""

@@ -1,0 +1,85 @@
+"""Checks of slices against the sizes of their axes, on which a file may depend.
+
+`x[-3:]` has three rows if x has three at least, and a program counts on that where it uses the
+number of rows. Files make no such check. So the function is traced again for sizes with the other
+answer, and if it gives another program for them, the check is one that the file needs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gemel.errors import GemelError
+from gemel.extent import Guard, seen
+from gemel.ir.op import numpy
+from gemel.onnx.write.graph import Graph
+from gemel.onnx.write.tracing import CallNotes, Program
+from gemel.onnx.write.writing import Writer
+from gemel.spec import Spec
+from gemel.tracing.programs import Arguments
+
+#: Sizes to try for the other answer.
+TRIED = (2, 3, 4, 5, 6, *(2**power for power in range(3, 16)), 1)
+
+
+def needed(writer: Writer, function: Callable[..., Any], arguments: Arguments) -> list[Guard]:
+    """The checks of slices with whose other answer the program would be another one."""
+    found = writer.program
+    assert isinstance(found.trace.notes, CallNotes)
+    same: list[dict[str, int]] = []
+    wanted = []
+    for guard in found.trace.notes.fits:
+        if guard.relation == "==" or not guard.names() <= set(found.trace.extents.dims):
+            continue
+        sizes = _other_sizes(found, guard)
+        if sizes is None or sizes in same:
+            continue
+        same.append(sizes)
+        other = _written(writer, sizes, function, arguments)
+        if other is not None and not _alike(writer.graph, other):
+            wanted.append(guard)
+    return wanted
+
+
+def _other_sizes(found: Program, guard: Guard) -> dict[str, int] | None:
+    """Sizes for which a check has the other answer, by their names; None if none is found."""
+    now = {name: seen(extent) for name, extent in found.trace.extents.dims.items()}
+    for size in TRIED:
+        for name in sorted({found.first(name) for name in guard.names()}):
+            sizes = {each: size if found.first(each) == name else n for each, n in now.items()}
+            if not guard.holds(sizes):
+                return sizes
+    return None
+
+
+def _written(
+    writer: Writer, sizes: dict[str, int], function: Callable[..., Any], arguments: Arguments
+) -> Graph | None:
+    """The graph of the function for these sizes; None if it has none, which is an error there."""
+    found = writer.program
+    arrays = [
+        Spec([sizes.get(f"n{place}_{axis}", n) for axis, n in enumerate(x.shape)], x.dtype)
+        for place, x in enumerate(arguments.arrays)
+    ]
+    fixed = {f"n{place}_{axis}" for place, axis, _ in found.fixed}
+    try:
+        program = Program(function, arguments._replace(arrays=arrays), found.inputs, fixed)
+        other = Writer(program, writer.graph.opset)
+        other.written(program.outputs)
+    except GemelError:
+        return None
+    return other.graph
+
+
+def _alike(one: Graph, two: Graph) -> bool:
+    """Whether two graphs compute the same."""
+    return (
+        [node.SerializeToString() for node in one.nodes]
+        == [node.SerializeToString() for node in two.nodes]
+        and one.constants.keys() == two.constants.keys()
+        and all(numpy().array_equal(x, two.constants[name]) for name, x in one.constants.items())
+    )
+
+
+__all__ = ["needed"]
