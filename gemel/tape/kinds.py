@@ -120,13 +120,14 @@ class OperationKind(Kind):
         return [None if g is None or not x.dtype.is_inexact else like(g, x) for g, x in pairs]
 
     def reads(self, wanted: tuple[bool, ...]) -> tuple[Place, ...]:
-        """What a call has to save. Raises `GradientError` if the operation has no gradient, unless
-        users cannot call it: a gradient may consist of it, which need not be differentiated.
+        """What a call has to save. Raises `GradientError` if the operation's rule does, or if it
+        has none, unless users cannot call it: a gradient, which need not be differentiated, may
+        consist of it.
         """
         try:
             return super().reads(wanted)
         except GradientError:
-            if self.op.public:
+            if self.op.public or self.op.differentiable:
                 raise
             return ()
 
