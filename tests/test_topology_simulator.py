@@ -180,3 +180,9 @@ def test_no_link_carries_more_than_it_can() -> None:
         assert (found.carried <= found.capacity * found.seconds * (1 + 1e-9)).all()
         assert 0 < found.busiest <= 1 + 1e-9
         assert found.finished.max() == found.seconds
+
+
+def test_flows_shorter_than_the_precision_of_the_clock_end() -> None:
+    far = Link("gpu0", "gpu1", 1e6, latency=1e8)
+    where = Topology("far", [Node("gpu0", "gpu"), Node("gpu1", "gpu")], [far])
+    assert topology.simulate(topology.one_device(where), where, 5.0).seconds == 200

@@ -165,7 +165,8 @@ class _Run:
         if len(self._flowing):
             passed = moment - self._now
             self._left = self._left - rates * passed
-            over = times <= passed * (1 + _SAME) + 1e-15
+            # A flow that takes less than the clock's precision ends at this moment, too.
+            over = times <= passed * (1 + _SAME) + numpy.spacing(moment) + 1e-15
             done, self._flowing = self._flowing[over], self._flowing[~over]
             self._left = self._left[~over]
         self._now = moment
