@@ -183,7 +183,10 @@ class Progress:
         ]
         key = numpy.sort(numpy.concatenate(keys))
         cell, owner, kind = key >> low, (key & (1 << low) - 1) >> 2, key & 3
-        use = self._offset[owner] + cell % pieces - rows.first[owner]
+        if self._offset[-1] == len(rows.add):  # each step has one piece, as in most schedules
+            use = owner
+        else:
+            use = self._offset[owner] + cell % pieces - rows.first[owner]
         return cell, owner, kind, use + (kind != _READ) * self._offset[-1]
 
     def _once(self, values: Array) -> Array:

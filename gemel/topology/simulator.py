@@ -92,20 +92,23 @@ def fair_rates(links: Array, capacity: Array) -> Array:
     rest, left = numpy.arange(len(links)), capacity.copy()
     while len(rest):
         rows = links[rest]
-        count = numpy.bincount(rows.ravel(), minlength=len(left))
+        count = numpy.zeros(len(left), "int64")
+        for column in rows.T:
+            count += numpy.bincount(column, minlength=len(left))
         count[-1] = 0
         share = numpy.where(count > 0, left / numpy.maximum(count, 1), numpy.inf)
-        bound = share[rows].min(axis=1)
+        bound = numpy.minimum.reduce([share[column] for column in rows.T])
         if bound.min() >= bound.max() * (1 - 1e-12):
             rates[rest] = bound
             break
         lowest = numpy.full(len(left), numpy.inf)
-        numpy.minimum.at(lowest, rows.ravel(), numpy.repeat(bound, rows.shape[1]))
+        for column in rows.T:
+            numpy.minimum.at(lowest, column, bound)
         settled = (count > 0) & (lowest >= share * (1 - 1e-12))
-        fixed = settled[rows].any(axis=1)
+        fixed = numpy.logical_or.reduce([settled[column] for column in rows.T])
         rates[rest[fixed]] = bound[fixed]
-        taken = numpy.repeat(bound[fixed], rows.shape[1])
-        left = left - numpy.bincount(rows[fixed].ravel(), taken, len(left))
+        for column in rows[fixed].T:
+            left = left - numpy.bincount(column, bound[fixed], len(left))
         left[-1] = numpy.inf
         rest = rest[~fixed]
     return rates
