@@ -12,9 +12,7 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import cache, wraps
-from math import inf
 from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
@@ -261,11 +259,12 @@ def simulate(
 def _link(bandwidth: float | None = None, latency: float | None = None) -> tuple[float, float]:
     """The GB/s and microseconds of a simulated GPU's link; None means the environment's. Raises
     `DeviceError`."""
+    from gemel.links import is_finite  # only simulations need it
+
     bandwidth = config.SIMULATED_BANDWIDTH.read() if bandwidth is None else bandwidth
     latency = config.SIMULATED_LATENCY.read() if latency is None else latency
-    with suppress(TypeError):
-        if 0 < bandwidth < inf and 0 <= latency < inf:
-            return bandwidth, latency
+    if is_finite(bandwidth) and bandwidth > 0 and is_finite(latency) and latency >= 0:
+        return bandwidth, latency
     raise DeviceError(
         f"simulate: a link of {bandwidth!r} GB/s and {latency!r} us; both must be finite numbers, "
         "the bandwidth positive and the latency not negative"
