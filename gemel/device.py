@@ -439,4 +439,5 @@ def _restore(device_type: str, device_id: int) -> Device:
     return KINDS[device_type](device_id)
 
 
-simulate(config.SIMULATED_GPUS.read())
+if config.SIMULATED_GPUS.read():
+    simulate(config.SIMULATED_GPUS.read())
