@@ -168,6 +168,13 @@ def test_no_devices_are_the_current_one():
     assert made.list_ctx() == [cpu()]
 
 
+def test_splitting_needs_a_list_of_devices():
+    for places in (None, cpu(1), "cpu"):
+        with pytest.raises(ArgumentError, match="split_and_load: devices=.*; give a list"):
+            split_and_load(np.ones((4,)), places)
+    assert [part.tolist() for part in split_data([1, 2, 3], 2, even_split=False)] == [[1, 2], [3]]
+
+
 def test_gradients_behind_a_link_are_all_written():
     x, y, w = (np.random.normal(size=(3, 3), ctx=gpu(0)) for _ in range(3))
     norm = nn.BatchNorm()  # its beta's gradient is an input of its gamma's

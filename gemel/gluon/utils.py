@@ -18,14 +18,15 @@ if TYPE_CHECKING:
 
 
 def split_data(
-    data: ndarray, num_slice: int, batch_axis: int = 0, even_split: bool = True
+    data: Any, num_slice: int, batch_axis: int = 0, even_split: bool = True
 ) -> list[ndarray]:
-    """Split `data` into `num_slice` parts along `batch_axis`; the parts are views.
+    """Split `data` into `num_slice` parts along `batch_axis`; the parts are views of an array.
 
     Raises `ShapeError` if the parts would differ in length. Without `even_split` the first parts
     may have one example more; with fewer examples than `num_slice`, each example is a part. Raises
     `AxisError` for an axis that `data` does not have, `ArgumentError` for less than one part.
     """
+    data = _as_array(data)
     axis = normalize_axis("split_data", batch_axis, data.ndim)
     if not hasattr(num_slice, "__index__") or num_slice < 1:
         raise ArgumentError(
@@ -57,17 +58,23 @@ def split_and_load(
 
     With fewer examples than devices the last devices get nothing; let `Trainer.step` ignore their
     stale gradients then. With an empty list of devices everything goes to the current device.
+    Raises `ArgumentError` if there is no list of devices, and what `split_data` raises.
     """
     places = devices if devices is not None else ctx_list
-    if places is None:
-        raise ValueError("split_and_load: give a list of devices")
+    if not isinstance(places, (list, tuple)):
+        raise ArgumentError(
+            f"split_and_load: devices={places!r}; give a list, such as [device.cpu(0)]"
+        )
     places = places or [current_device()]
-    if not hasattr(data, "as_in_ctx"):
-        data = np.array(data)
+    data = _as_array(data)
     if len(places) == 1:
         return [data.as_in_ctx(places[0])]
     parts = split_data(data, len(places), batch_axis, even_split)
     return [part.as_in_ctx(place) for part, place in zip(parts, places, strict=False)]
+
+
+def _as_array(data: Any) -> ndarray:
+    return data if hasattr(data, "as_in_ctx") else np.array(data)
 
 
 def _wide(array: ndarray) -> ndarray:
