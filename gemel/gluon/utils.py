@@ -63,7 +63,7 @@ def split_and_load(
     places = devices if devices is not None else ctx_list
     if not isinstance(places, (list, tuple)):
         raise ArgumentError(
-            f"split_and_load: devices={places!r}; give a list, such as [device.cpu(0)]"
+            f"split_and_load: devices={places!r}; give a list of devices, such as [cpu(0)]"
         )
     places = places or [current_device()]
     data = _as_array(data)
