@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from gemel import autograd, cpu, gluon, np, npx
-from gemel.errors import ShapeError, UnknownNameError
+from gemel.errors import ArgumentError, AxisError, ShapeError, UnknownNameError
 from gemel.gluon import loss as losses
 
 random = numpy.random.RandomState(5)
@@ -108,6 +108,73 @@ def test_a_label_out_of_range_is_an_error(label, hybrid):
         found.asnumpy()
     weights = np.array([[1.0 if 0 <= k < 3 else 0.0] for k in label])
     assert numpy.isfinite(loss(x, np.array(label), weights).asnumpy()).all()
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("label", [[0, 3], [-1, 0]])
+def test_a_label_out_of_range_teaches_nothing(label, hybrid):
+    net, loss = gluon.nn.Dense(3, in_units=2), losses.SoftmaxCELoss()
+    net.initialize()
+    net.hybridize(hybrid)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1.0})
+    before = net.weight.data().asnumpy()
+    with autograd.record():
+        found = loss(net(np.ones((2, 2))), np.array(label))
+    found.backward()
+    trainer.step(2)
+    for failed in (found, net.weight.grad()):
+        with pytest.raises(IndexError, match="out of bounds for axis 1 with size 3"):
+            failed.asnumpy()
+    compiled = trainer.compile(lambda x, y: loss(net(x), y))(np.ones((2, 2)), np.array(label))
+    with pytest.raises(IndexError, match="out of bounds for axis 1 with size 3"):
+        compiled.asnumpy()
+    numpy.testing.assert_array_equal(net.weight.data().asnumpy(), before)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("sparse", [False, True])
+@pytest.mark.parametrize(("axis", "batch_axis"), [(0, 1), (0, -1), (-2, 2), (1, 0), (2, -2)])
+def test_cross_entropy_counts_the_batch_axis_in_the_prediction(axis, batch_axis, sparse, hybrid):
+    pred, label = normal(2, 3, 4), random.randint(0, 2, (2, 3, 4)).max(axis=axis)
+    loss = losses.SoftmaxCELoss(axis, sparse, batch_axis=batch_axis)
+    loss.hybridize(hybrid)
+    chosen = numpy.moveaxis(numpy.eye(pred.shape[axis])[label], -1, axis)
+    shares = numpy.exp(pred) / numpy.exp(pred).sum(axis=axis, keepdims=True)
+    each = -(numpy.log(shares) * chosen).sum(axis=axis, keepdims=True)
+    expected = numpy.moveaxis(each, batch_axis, 0).reshape(pred.shape[batch_axis], -1).mean(axis=1)
+    found = loss(np.array(pred), np.array(label if sparse else chosen))
+    numpy.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-12)
+
+
+@pytest.mark.parametrize("weight", [None, 3.0])
+@pytest.mark.parametrize("at", [0.0, -0.0, 1e-30, 40.0, -40.0])
+@pytest.mark.parametrize("label", [0.0, 0.25, 1.0])
+def test_the_gradient_of_binary_cross_entropy(label, at, weight):
+    x, y = np.array([[at]], dtype="float64"), np.array([[label]], dtype="float64")
+    x.attach_grad()
+    more = () if weight is None else (None, np.array([weight], dtype="float64"))
+    with autograd.record():
+        found = losses.SigmoidBCELoss()(x, y, *more)
+    found.backward()
+    yes, no = 1 / (1 + numpy.exp(-at)), 1 / (1 + numpy.exp(at))
+    expected = (1 - label) * yes - (weight or 1.0) * label * no
+    assert x.grad.item() == pytest.approx(expected, rel=1e-9)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_labels_without_symbols_are_all_blanks(hybrid):
+    loss, pred = losses.CTCLoss(), normal(2, 5, 3)
+    loss.hybridize(hybrid)
+    blanks = numpy.log(numpy.exp(pred[..., 2]) / numpy.exp(pred).sum(axis=-1))
+    found = loss(np.array(pred), np.zeros((2, 0))).asnumpy()
+    numpy.testing.assert_allclose(found, -blanks.sum(axis=1), rtol=1e-12)
+
+
+def test_settings_that_are_refused():
+    with pytest.raises(ArgumentError, match="rho must be a number above 0, not 0"):
+        losses.HuberLoss(rho=0)
+    with pytest.raises(AxisError, match="L2Loss"):
+        losses.L2Loss(batch_axis=2)(np.ones((2, 3)), np.ones((2, 3)))
 
 
 @pytest.mark.parametrize("hybrid", [False, True])

@@ -7,9 +7,10 @@ from numbers import Real
 from typing import Any
 
 from gemel import np, npx
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.spec import normalize_axis
 
 __all__ = [
     "CTCLoss",
@@ -86,9 +87,10 @@ class Loss(HybridBlock):
         return found
 
     def _others(self, loss: Tensor) -> tuple[int, ...]:
-        """All axes except the batch axis."""
-        batch = self._batch_axis % loss.ndim if loss.ndim else 0
-        return tuple(axis for axis in range(loss.ndim) if axis != batch)
+        """All axes except the batch axis. Raises `AxisError` if there is no such axis."""
+        axes = range(loss.ndim)
+        batch = normalize_axis(type(self).__name__, self._batch_axis, loss.ndim) if axes else 0
+        return tuple(axis for axis in axes if axis != batch)
 
     def _per_example(self, loss: Tensor, sample_weight: Tensor | None) -> Tensor:
         """Apply the weight, then average over all axes except the batch axis: shape (batch,)."""
@@ -154,6 +156,8 @@ class HuberLoss(_Pointwise):
         self, rho: float = 1, weight: float | None = None, batch_axis: int = 0, **settings: Any
     ) -> None:
         super().__init__(weight, batch_axis, **settings)
+        if not rho > 0:
+            raise ArgumentError(f"HuberLoss: rho must be a number above 0, not {rho!r}")
         self._rho = rho
 
     def elements(self, pred: Tensor, label: Tensor) -> Tensor:
@@ -243,12 +247,14 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
 
 
 def _of_logit(pred: Tensor, label: Tensor, pos_weight: Tensor | None = None) -> Tensor:
-    # This form of log(1 + exp(-|x|)) cannot overflow.
-    softplus = npx.activation(-np.abs(pred), act_type="softrelu")
+    # log(1 + exp(-|pred|)) cannot overflow. With np.abs the gradient would be wrong at 0, where
+    # the slopes of relu and abs do not fit together.
+    above = npx.relu(pred)
+    softplus = npx.activation(pred - 2 * above, act_type="softrelu")
     if pos_weight is None:
-        return npx.relu(pred) - pred * label + softplus
+        return above - pred * label + softplus
     factor = 1 + label * (pos_weight - 1)
-    return pred - pred * label + factor * (softplus + npx.relu(-pred))
+    return pred - pred * label + factor * (softplus + (above - pred))
 
 
 def _of_probability(pred: Tensor, label: Tensor, pos_weight: Tensor | None = None) -> Tensor:
@@ -287,16 +293,16 @@ class SoftmaxCrossEntropyLoss(Loss):
         """(batch, ..., classes) and labels -> (batch,)."""
         if not self._from_logits:
             pred = npx.log_softmax(pred, axis=self._axis)
-        # Weights are per example and keep the class axis, as in (batch, 1).
-        keep = sample_weight is not None
+        # Weights are per example and have the class axis, as in (batch, 1); so has `batch_axis`.
+        keep = sample_weight is not None or pred.ndim > 2
         if self._sparse_label:
             if label.ndim == pred.ndim and label.shape[self._axis] == 1:
                 label = label.squeeze(self._axis)
-            mode = "clip" if keep else "raise"  # an example of weight 0 may have any label
+            mode = "raise" if sample_weight is None else "clip"  # with weight 0, any label will do
             loss = -npx.pick(pred, label, axis=self._axis, mode=mode, keepdims=keep)
         else:
             loss = -(pred * self._like(label, pred)).sum(axis=self._axis, keepdims=keep)
-        return self._per_example(loss, sample_weight)
+        return self._per_example(loss, sample_weight) if keep else self._weighted(loss, None)
 
 
 class KLDivLoss(Loss):
@@ -384,11 +390,7 @@ class TripletLoss(Loss):
         self._margin = margin
 
     def forward(
-        self,
-        pred: Tensor,
-        positive: Tensor,
-        negative: Tensor,
-        sample_weight: Tensor | None = None,
+        self, pred: Tensor, positive: Tensor, negative: Tensor, sample_weight: Tensor | None = None
     ) -> Tensor:
         """Three arrays with the same number of elements -> (batch,)."""
         positive, negative = self._like(positive, pred), self._like(negative, pred)
@@ -453,9 +455,8 @@ class CosineEmbeddingLoss(Loss):
         input1 = self._like(input1, input2)
         # The product of squares would overflow: in float16 from a length of 16 on.
         lengths = np.linalg.norm(input1, axis=-1) * np.linalg.norm(input2, axis=-1)
-        cosine = ((input1 * input2).sum(axis=-1) / np.maximum(lengths, _tiny(lengths))).reshape(
-            -1, 1
-        )
+        product = (input1 * input2).sum(axis=-1)
+        cosine = (product / np.maximum(lengths, _tiny(lengths))).reshape(-1, 1)
         label = self._like(label, cosine)
         apart = np.where(label == -1, npx.relu(cosine - self._margin), 0.0)
         return self._weighted(np.where(label == 1, 1 - cosine, apart), sample_weight)

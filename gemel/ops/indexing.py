@@ -333,14 +333,24 @@ def _(x: Spec, index: Spec, *, axis: int, keepdims: bool) -> Spec:
     return Spec((*x.shape[:place], 1, *x.shape[place + 1 :]) if keepdims else rows, x.dtype)
 
 
-@pick_inside.gradient
 @pick.gradient
 def _(g: Any, y: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
+    return _put_back(g, x, index, axis, keepdims), None
+
+
+@pick_inside.gradient
+def _(g: Any, y: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
+    # What reads y fails if y has; otherwise a network would learn the nearest class.
+    return _put_back(where(y == y, g, g), x, index, axis, keepdims), None
+
+
+def _put_back(g: Any, x: Any, index: Any, axis: int, keepdims: bool) -> Any:
+    """Zeros like x, with g at each row's index (clipped)."""
     place = normalize_axis("pick", axis, x.ndim)
     extent = x.shape[place]
     chosen = expand_dims(limit(signed(index), 0, extent - 1), place)
     lanes = iota(shape=(extent, *[1] * (x.ndim - place - 1)), axis=0, dtype="int64")
-    return where(chosen == lanes, g if keepdims else expand_dims(g, place), 0), None
+    return where(chosen == lanes, g if keepdims else expand_dims(g, place), 0)
 
 
 @pick.element

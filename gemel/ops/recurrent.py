@@ -353,7 +353,7 @@ def ctc_loss(
     if lengths is None:
         ended = label == (0 if blank_label == "first" else -1)
         place = iota(shape=(count,), axis=0, dtype="int64")
-        lengths = where(ended, place, count).min(axis=1)
+        lengths = where(ended, place, count).min(axis=1, initial=count)
     inside = iota(shape=(count,), axis=0, dtype="int64") < expand_dims(lengths, -1)
     label = where(inside, label, blank)
     blanks = full(blank, shape=(batch, count), dtype="int64")
