@@ -257,17 +257,18 @@ def test_states_for_other_settings_are_refused(tmp_path):
     assert made.data().tolist() == before
 
 
+@pytest.mark.parametrize(("dtype", "rtol"), [("float16", 3e-3), ("bfloat16", 2e-2)])
 @pytest.mark.parametrize("name", [n for n in EVERY if n not in ("sgld", "test")])
-def test_float16_weights_with_float32_masters(name):
+def test_narrow_weights_with_float32_masters(name, dtype, rtol):
     settings = {"multi_precision": True, "learning_rate": 0.05, "wd": 0.1}
-    half, whole = parameter(dtype="float16"), parameter()
+    half, whole = parameter(dtype=dtype), parameter()
     whole.set_data(half.data().astype("float32"))
     trainer = gluon.Trainer([half], name, settings)
     (found,) = train([half], trainer, 1)
     (expected,) = train([whole], gluon.Trainer([whole], name, settings), 1)
-    assert found.dtype == numpy.float16
-    # The tolerance is float16's, because the gradients were float16, too.
-    numpy.testing.assert_allclose(found, expected, rtol=3e-3, atol=1e-3)
+    assert half.data().dtype == dtype
+    # The tolerance is the weights', because the gradients were of their dtype, too.
+    numpy.testing.assert_allclose(found, expected, rtol=rtol, atol=rtol / 3)
     updater = optimizer.Updater(trainer.optimizer)
     master, _ = updater.state(0, half.data())
     assert master.dtype == "float32" and master.tolist() == half.data().tolist()
@@ -309,14 +310,23 @@ def test_a_saved_state_fits_the_weight_it_is_loaded_for(tmp_path):
     train([made], trainer, 1)
 
 
-def test_small_steps_are_not_lost_with_a_master():
-    rule = optimizer.SGD(learning_rate=1e-5, multi_precision=True)
-    update, weight = optimizer.get_updater(rule), np.ones(1, dtype="float16")
+@pytest.mark.parametrize(("dtype", "rate"), [("float16", 1e-5), ("bfloat16", 2e-4)])
+def test_small_steps_are_not_lost_with_a_master(dtype, rate):
+    rule = optimizer.SGD(learning_rate=rate, multi_precision=True)
+    update, weight = optimizer.get_updater(rule), np.ones(1, dtype=dtype)
     for _ in range(100):
-        update(0, np.ones(1, dtype="float16"), weight)
-    assert weight.item() == pytest.approx(0.999, abs=5e-4)
-    with pytest.warns(UserWarning, match="multi_precision=True"):
-        optimizer.get_updater(optimizer.SGD())(0, np.ones(1, dtype="float16"), weight)
+        update(0, np.ones(1, dtype=dtype), weight)
+    assert weight.item() == pytest.approx(1 - 100 * rate, abs=50 * rate)
+    with pytest.warns(UserWarning, match=f"states in {dtype} .* multi_precision=True"):
+        optimizer.get_updater(optimizer.SGD())(0, np.ones(1, dtype=dtype), weight)
+
+
+@pytest.mark.parametrize("name", [n for n in EVERY if n not in ("adadelta", "test")])
+def test_nothing_moves_at_a_learning_rate_of_0(name):
+    made, rates = parameter(), [0.1, 0.0, 0.0, 0.1]
+    trainer = gluon.Trainer([made], name, {"lr_scheduler": lambda update: rates[update - 1]})
+    first, second, third, last = (train([made], trainer, 1)[0].tolist() for _ in rates)
+    assert first == second == third != last and numpy.isfinite(last).all()
 
 
 # --- users' own --------------------------------------------------------------------------------

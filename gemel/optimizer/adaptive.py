@@ -144,11 +144,13 @@ class Ftrl(Optimizer):
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """The weight of the present leader."""
         (rate,), grad = rates, self._clipped(grad)
+        some = _or_one(rate)
         n = states[1] + np.square(grad)
-        z = states[0] + grad - (np.sqrt(n) - np.sqrt(states[1])) * weight / rate
-        slope = (self.beta + np.sqrt(n)) / rate
+        z = states[0] + grad - (np.sqrt(n) - np.sqrt(states[1])) * weight / some
+        slope = (self.beta + np.sqrt(n)) / some
         leader = (np.sign(z) * self.lamda1 - z) / (slope if decay is None else slope + decay)
-        return np.where(np.abs(z) > self.lamda1, leader, 0.0), [z, n]
+        found = np.where(np.abs(z) > self.lamda1, leader, 0.0)
+        return _if_it_moves(rate, (weight, found), (states[0], z), (states[1], n))
 
 
 class FTML(Moments):
@@ -172,17 +174,29 @@ class FTML(Moments):
         return [np.zeros_like(weight) for _ in range(3)]
 
     def rates(self, index: Any) -> tuple[float, ...]:
-        """The factor of the step's penalty, and the bias correction of the mean of squared
-        gradients."""
-        first, second = self.corrections(index)
-        return first / self._get_lr(index), second
+        """The learning rate, and the bias corrections of the running means."""
+        return (self._get_lr(index), *self.corrections(index))
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """The weight of the present leader."""
-        cost, full = rates
+        rate, first, second = rates
         grad = self._clipped(decayed(weight, grad, decay))
         v = self.beta2 * states[1] + (1 - self.beta2) * np.square(grad)
-        d = cost * (np.sqrt(v / full) + self.epsilon)
+        d = first / _or_one(rate) * (np.sqrt(v / second) + self.epsilon)
         sigma = d - self.beta1 * states[0]
         z = self.beta1 * states[2] + (1 - self.beta1) * grad - sigma * weight
-        return -z / d, [d, v, z]
+        return _if_it_moves(rate, (weight, -z / d), *zip(states, (d, v, z), strict=True))
+
+
+def _or_one(rate: Any) -> Any:
+    """A learning rate to divide by: 1 in place of 0."""
+    return np.where(rate == 0, 1.0, rate)
+
+
+def _if_it_moves(rate: Any, *pairs: tuple[Any, Any]) -> Moved:
+    """From pairs of old and new arrays, the weight first: the old ones if the rate is 0.
+
+    These leaders depend on the rates of all steps, but not on those of steps that are not taken.
+    """
+    weight, *states = (np.where(rate == 0, old, new) for old, new in pairs)
+    return weight, states

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
 from gemel.errors import ArgumentError, unknown_keyword
-from gemel.optimizer.fused import Fused
+from gemel.optimizer.fused import Fused, is_narrow
 from gemel.process.tracebacks import warn
 
 if TYPE_CHECKING:
@@ -30,7 +30,8 @@ class Optimizer:
     of `Trainer.step`); `clip_gradient` then limits each value to [-c, c]. `lr_scheduler` is any
     callable that takes the number of the update (from 1) and returns the learning rate; a
     `learning_rate` given with it becomes its `base_lr`. `begin_num_update` is where counting
-    starts. `multi_precision` keeps a float32 copy of float16 weights, which is what is updated.
+    starts. `multi_precision` keeps a float32 copy of float16 and bfloat16 weights, which is what is
+    updated.
     `param_idx2name` and `param_dict` say which name or Parameter an index means; `sym`,
     `aggregate_num` and `use_fused_step` are accepted for old code: all parameters given together
     are one program.
@@ -235,24 +236,24 @@ class Optimizer:
         return (states[0] if len(states) == 1 else tuple(states)) if states else None
 
     def create_state_multi_precision(self, index: Any, weight: ndarray) -> Any:
-        """Like `create_state`; a float16 weight with `multi_precision` gets (float32 copy, its
-        state)."""
+        """Like `create_state`; with `multi_precision` a float16 or bfloat16 weight gets (float32
+        copy, its state)."""
         if self._has_master(weight):
             master = weight.detach().astype("float32")
             return master, self.create_state(index, master)
-        if weight.dtype == "float16":
+        if is_narrow(weight):
             warn(
-                f"{type(self).__name__}: states in float16 are inaccurate; use "
+                f"{type(self).__name__}: states in {weight.dtype} are inaccurate; use "
                 "multi_precision=True to keep them and a copy of the weights in float32"
             )
         return self.create_state(index, weight)
 
     def _has_master(self, weight: ndarray) -> bool:
-        return bool(self.multi_precision) and weight.dtype == "float16"
+        return bool(self.multi_precision) and is_narrow(weight)
 
     def _relaid(self, state: Any, weight: ndarray, master: bool) -> Any:
-        """Convert a state of `create_state_multi_precision` after its weight has changed to
-        float16, so that it needs a `master`, or from float16."""
+        """Convert a state of `create_state_multi_precision` after its weight has changed to float16
+        or bfloat16, so that it needs a `master`, or from that."""
         if type(self).create_state_multi_precision is not Optimizer.create_state_multi_precision:
             return state  # only the subclass knows the structure
         return (weight.detach().astype("float32"), state) if master else state[1]

@@ -143,6 +143,11 @@ def _step(
     return step
 
 
+def is_narrow(array: Any) -> bool:
+    """Whether it is float16 or bfloat16, to whose numbers small steps cannot be added."""
+    return array.dtype.is_floating and array.dtype.accumulate is not array.dtype
+
+
 def _wide(array: Any) -> Any:
-    """Widen the array if it is float16: updates are never computed in float16."""
-    return array.astype("float32") if array.dtype == "float16" else array
+    """Widen the array if it is narrow: updates are never computed in float16 or bfloat16."""
+    return array.astype("float32") if is_narrow(array) else array

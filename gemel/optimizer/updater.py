@@ -44,7 +44,7 @@ class Updater:
         """The state of a parameter, created when it is first needed, on the weight's device.
 
         It is converted if the weight's dtype has changed: the float32 copy is dropped if the weight
-        is no longer float16, and added if the weight is float16 now.
+        is no longer float16 or bfloat16, and added if it is now.
         """
         master = self.optimizer._has_master(weight)
         if index not in self.states:
