@@ -112,11 +112,35 @@ def test_names():
     with pytest.raises(UnknownNameError, match="did you mean 'accuracy'"):
         metric.create("acuracy")
     assert metric.create("top_k_acc", top_k=3).name == "top_k_accuracy_3"
-    again = metric.create(**metric.CrossEntropy(eps=0.5, name="mine").get_config())
-    assert (again.name, again.eps) == ("mine", 0.5)
     assert gluon.metric.Accuracy is metric.Accuracy
     for name in metric.__all__:
         assert getattr(metric, name).__doc__
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        metric.Accuracy(axis=2, output_names=["out"]),
+        metric.TopKAccuracy(3),
+        metric.TopKAccuracy(3, name="mine"),
+        metric.BinaryAccuracy(threshold=0.2),
+        metric.F1(class_type="multiclass", average=None, threshold=0.3),
+        metric.Fbeta(class_type="multilabel", beta=2),
+        metric.MCC(average="micro"),
+        metric.CrossEntropy(eps=0.5, name="mine", ignore_label=2, axis=1, from_logits=True),
+        metric.Perplexity(ignore_label=2, axis=1, from_logits=True),
+        metric.MeanPairwiseDistance(p=1),
+        metric.MeanCosineSimilarity(eps=0.1),
+        metric.PearsonCorrelation(average="micro"),
+        metric.MAE("mine", label_names=["label"]),
+    ],
+    ids=str,
+)
+def test_a_configuration_makes_the_metric_again(made):
+    again = metric.create(**made.get_config())
+    assert type(again) is type(made) and vars(again) == vars(made)
+    (inner,) = metric.create(**metric.CompositeEvalMetric([made]).get_config()).metrics
+    assert type(inner) is type(made) and vars(inner) == vars(made)
 
 
 def test_composite():

@@ -85,9 +85,13 @@ class EvalMetric:
         return f"EvalMetric: {dict(self.get_name_value())}"
 
     def get_config(self) -> dict[str, Any]:
-        """The settings, from which ``create(**config)`` makes the metric again."""
-        names = {"output_names": self.output_names, "label_names": self.label_names}
-        return {**self._kwargs, "metric": type(self).__name__, "name": self.name, **names}
+        """The settings, from which ``create(**config)`` makes the metric again: the arguments that
+        it keeps under their names, and those given to `EvalMetric` as `settings`."""
+        from inspect import signature  # rarely needed, and slow to load
+
+        names = ["name", "output_names", "label_names", *signature(type(self)).parameters]
+        kept = {name: vars(self)[name] for name in names if name in vars(self)}
+        return {**kept, **self._kwargs, "metric": type(self).__name__}
 
     def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
         """Call `update` with the arrays of these dictionaries that the metric uses."""
@@ -269,9 +273,7 @@ class CustomMetric(EvalMetric):
     ) -> None:
         own = getattr(feval, "__name__", type(feval).__name__)
         name = name or (f"custom({own})" if "<" in own else own)
-        super().__init__(
-            name, output_names, label_names, feval=feval, allow_extra_outputs=allow_extra_outputs
-        )
+        super().__init__(name, output_names, label_names)
         self._feval = feval
         self._allow_extra_outputs = allow_extra_outputs
 
@@ -303,12 +305,15 @@ def numpy_metric(
 
 
 def create(metric: Any, *arguments: Any, **settings: Any) -> EvalMetric:
-    """Create a metric from a name, from a function, or from each entry of a list.
+    """Create a metric from a name, a function or the result of `get_config`, or from each entry of
+    a list.
 
     Raises `UnknownNameError`, which suggests the nearest name.
     """
     if isinstance(metric, EvalMetric):
         return metric
+    if isinstance(metric, dict):
+        return create(**metric)
     if isinstance(metric, (list, tuple)):
         return CompositeEvalMetric([create(child, *arguments, **settings) for child in metric])
     if isinstance(metric, type) and issubclass(metric, EvalMetric):

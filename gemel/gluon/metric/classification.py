@@ -32,7 +32,7 @@ class Accuracy(EvalMetric):
         output_names: list[str] | None = None,
         label_names: list[str] | None = None,
     ) -> None:
-        super().__init__(name, output_names, label_names, axis=axis)
+        super().__init__(name, output_names, label_names)
         self.axis = axis
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
@@ -57,10 +57,14 @@ class TopKAccuracy(EvalMetric):
         output_names: list[str] | None = None,
         label_names: list[str] | None = None,
     ) -> None:
-        super().__init__(f"{name}_{top_k}", output_names, label_names, top_k=top_k)
+        super().__init__(f"{name}_{top_k}", output_names, label_names)
         if top_k <= 1:
             raise ValueError("TopKAccuracy: top_k must be more than 1; use Accuracy for 1")
         self.top_k = top_k
+
+    def get_config(self) -> dict[str, Any]:
+        """The settings, with the name that was given."""
+        return {**super().get_config(), "name": self.name.removesuffix(f"_{self.top_k}")}
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
         """The number of labels that have fewer than `top_k` classes above them."""
@@ -87,7 +91,7 @@ class BinaryAccuracy(EvalMetric):
         label_names: list[str] | None = None,
         threshold: float = 0.5,
     ) -> None:
-        super().__init__(name, output_names, label_names, threshold=threshold)
+        super().__init__(name, output_names, label_names)
         self.threshold = threshold
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
@@ -114,7 +118,6 @@ class _Counting(EvalMetric):
         class_type: str = "binary",
         threshold: float = 0.5,
         average: str | None = "macro",
-        **settings: Any,
     ) -> None:
         known = ("binary", "multiclass", "multilabel")
         if class_type not in known:
@@ -124,7 +127,7 @@ class _Counting(EvalMetric):
         self.class_type = class_type
         self.threshold = threshold
         self.average = average
-        super().__init__(name, output_names, label_names, **settings, average=average)
+        super().__init__(name, output_names, label_names)
 
     def score(self, counts: Any) -> Any:
         """The score of counts (4, ...): true and false positives, false and true negatives."""
@@ -322,7 +325,7 @@ class CrossEntropy(EvalMetric):
         axis: int = -1,
         from_logits: bool = False,
     ) -> None:
-        super().__init__(name, output_names, label_names, eps=eps)
+        super().__init__(name, output_names, label_names)
         self.eps = eps
         self.ignore_label = ignore_label
         self.axis = axis
@@ -376,7 +379,6 @@ class Perplexity(CrossEntropy):
         from_logits: bool = False,
     ) -> None:
         super().__init__(1e-10, name, output_names, label_names, ignore_label, axis, from_logits)
-        self._kwargs = {"ignore_label": ignore_label, "axis": axis}
 
     def surprise(self, probability: ndarray) -> ndarray:
         """-log of a probability, finite at 0."""

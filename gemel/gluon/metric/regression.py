@@ -73,7 +73,7 @@ class MeanPairwiseDistance(EvalMetric):
         label_names: list[str] | None = None,
         p: float = 2,
     ) -> None:
-        super().__init__(name, output_names, label_names, p=p)
+        super().__init__(name, output_names, label_names)
         self.p = p
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
@@ -95,7 +95,7 @@ class MeanCosineSimilarity(EvalMetric):
         label_names: list[str] | None = None,
         eps: float = 1e-8,
     ) -> None:
-        super().__init__(name, output_names, label_names, eps=eps)
+        super().__init__(name, output_names, label_names)
         self.eps = eps
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
@@ -124,7 +124,7 @@ class PearsonCorrelation(EvalMetric):
         if average not in ("macro", "micro"):
             raise unknown_name("average", average, ("macro", "micro"))
         self.average = average
-        super().__init__(name, output_names, label_names, average=average)
+        super().__init__(name, output_names, label_names)
 
     def reset_local(self) -> None:
         """Reset everything except the global sum, which "micro" does not have."""
