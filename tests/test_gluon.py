@@ -71,6 +71,17 @@ def test_set_data_tells_an_unknown_shape():
     assert dense(np.ones((1, 3))).tolist() == [[3, 3]]
 
 
+def test_a_refused_shape_changes_nothing():
+    made = Parameter("w", shape=(2, -1))
+    with pytest.raises(UninitializedError, match="initialize"):
+        made.set_data(np.zeros((2, 3)))
+    assert made.shape == (2, -1)
+    for shape in ((2, 2.5), "ab"):
+        with pytest.raises(ShapeError, match="shape must be whole numbers"):
+            made.shape = shape
+    assert made.shape == (2, -1)
+
+
 def test_grad_req():
     made = Parameter("w", shape=(2,), init="ones", grad_req="add")
     made.initialize()

@@ -9,7 +9,7 @@ import pytest
 
 from gemel import autograd, gluon, np, npx
 from gemel.errors import ArgumentError, ShapeError, UnknownNameError
-from gemel.gluon import nn
+from gemel.gluon import nn, rnn
 
 
 def standardized(x: Any, axes: Any) -> Any:
@@ -143,11 +143,27 @@ class Attention(nn.HybridBlock):
         (lambda: nn.Conv3D(4, 3, groups=2, in_channels=3), "Conv3D: in_channels=3 .* groups=2"),
         (lambda: nn.Conv2DTranspose(5, 3, groups=2), "Conv2DTranspose: channels=5 .* groups=2"),
         (lambda: gluon.utils.clip_global_norm([], 1.0), "clip_global_norm: .* at least one array"),
+        (lambda: rnn.LSTM(0), "LSTM: hidden_size must be .* not 0"),
+        (lambda: rnn.GRU(3, 0), "GRU: num_layers must be .* not 0"),
+        (lambda: rnn.RNN(3, dropout=1), "RNN: dropout is 1; it must be a probability"),
+        (lambda: rnn.RNNCell(-2), "RNNCell: hidden_size must be .* not -2"),
+        (lambda: rnn.LSTMPCell(2, 0), "LSTMPCell: projection_size must be .* not 0"),
+        (lambda: rnn.Conv1DGRUCell((2, 5), 0, 3, 3), "Conv1DGRUCell: hidden_channels must be"),
+        (lambda: nn.Dropout("a"), "Dropout: rate is 'a'; it must be a probability"),
+        (lambda: rnn.DropoutCell(2.0), r"DropoutCell: rate is 2\.0; it must be a probability"),
+        (lambda: rnn.ZoneoutCell(rnn.RNNCell(2), 0, 1), "ZoneoutCell: zoneout_states is 1"),
+        (lambda: rnn.VariationalDropoutCell(rnn.RNNCell(2), -1), "drop_inputs is -1"),
     ],
 )
 def test_counts_that_cannot_be_are_refused_where_they_are_given(make: Any, said: str) -> None:
     with pytest.raises(ArgumentError, match=said):
         make()
+
+
+def test_cells_know_their_activations() -> None:
+    for make in (rnn.RNNCell, lambda n, **act: rnn.Conv1DRNNCell((1, 3), n, 1, 1, **act)):
+        with pytest.raises(UnknownNameError, match="activation 'thanh'; did you mean 'tanh'"):
+            make(2, activation="thanh")
 
 
 def test_counts_are_whole_numbers_of_any_kind() -> None:

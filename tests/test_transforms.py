@@ -217,6 +217,10 @@ def test_a_loader_transforms_whole_batches() -> None:
         (lambda: image.random_size_crop(PICTURES[0, 0, 0], (5, 5), 0.1, (1, 2)), r"crop: \[3\] mu"),
         (lambda: image.CreateAugmenter((10, 10)), r"data_shape=\(10, 10\) must be \(C, H, W\)"),
         (lambda: image.CreateAugmenter(5), r"CreateAugmenter: data_shape=5 must be \(C, H, W\)"),
+        (
+            lambda: image.copyMakeBorder(PICTURES[0], 1, 1, 1, 1, values=(1, 2)),
+            "copyMakeBorder: 2 values for 3 channels",
+        ),
         (lambda: transforms.Rotate(3)(PICTURES[0]), "must be floating"),
         (lambda: transforms.Rotate(3, True, True)(TENSORS[0]), "either zoom_in"),
         (

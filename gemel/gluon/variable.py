@@ -31,7 +31,7 @@ from gemel.spec import Spec
 from gemel.tracing import compiled
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
 
     from gemel.device import Device
     from gemel.np import ndarray
@@ -343,6 +343,8 @@ class Parameter:
                 f"set_data: parameter {self.name} has shape {self._shape}; it cannot take data "
                 f"of shape {shape}"
             )
+        if self._waiting is None:
+            self.arrays()  # raises an error with advice if there are none
         self._shape = shape
         arrays = self.arrays()
         with _Aside():
@@ -473,7 +475,12 @@ init_module = init
 def _normalized(shape: Any) -> tuple[int, ...] | None:
     if shape is None:
         return None
-    sizes: Iterable[Any] = (shape,) if isinstance(shape, WHOLE) else shape
+    sizes = (shape,) if isinstance(shape, WHOLE) else tuple(shape)
+    if not all(size is None or hasattr(size, "__index__") for size in sizes):
+        raise ShapeError(
+            f"a parameter's shape must be whole numbers, and 0, -1 or None for unknown sizes, not "
+            f"{shape!r}"
+        )
     return tuple(-1 if size is None or int(size) <= 0 else int(size) for size in sizes)
 
 

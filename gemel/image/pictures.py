@@ -280,9 +280,14 @@ def copyMakeBorder(  # noqa: N802 -- OpenCV's name
         more: Any = {} if type else {"constant_values": value}
         found = np.pad(x, around, mode=BORDERS[type], **more)
     else:
+        if len(values) != x.shape[-1]:
+            raise ShapeError(
+                f"copyMakeBorder: {len(values)} values for {x.shape[-1]} channels; give one for "
+                "each"
+            )
         channels = [
             np.pad(x[..., n : n + 1], around, mode="constant", constant_values=each)
-            for n, each in zip(range(x.shape[-1]), values, strict=False)
+            for n, each in enumerate(values)
         ]
         found = np.concatenate(channels, axis=-1)
     if out is None:

@@ -20,9 +20,8 @@ class Activation(HybridBlock):
     _act_type: str
 
     def __init__(self, activation: str, **settings: Any) -> None:
-        if activation not in ACTIVATIONS:
-            raise unknown_name("activation", activation, ACTIVATIONS)
-        object.__setattr__(self, "_act_type", activation)  # the name is made from it
+        # The name of the block is made from it.
+        object.__setattr__(self, "_act_type", activation_named(activation))
         super().__init__(**settings)
 
     def _alias(self) -> str:
@@ -34,6 +33,13 @@ class Activation(HybridBlock):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self._act_type})"
+
+
+def activation_named(name: str) -> str:
+    """The name of an activation. Raises `UnknownNameError` if there is no such activation."""
+    if name not in ACTIVATIONS:
+        raise unknown_name("activation", name, ACTIVATIONS)
+    return name
 
 
 class LeakyReLU(HybridBlock):

@@ -10,7 +10,7 @@ from gemel.errors import ArgumentError, AxisError, ShapeError, suggestion
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
-from gemel.gluon.nn.counts import counted
+from gemel.gluon.nn.counts import check_probability, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -104,8 +104,7 @@ class Dropout(HybridBlock):
     """
 
     def __init__(self, rate: float, axes: tuple[int, ...] = (), **settings: Any) -> None:
-        if not 0 <= rate < 1:
-            raise ValueError(f"Dropout: rate is {rate}; it must be a probability from 0 to below 1")
+        check_probability(type(self).__name__, "rate", rate)
         super().__init__(**settings)
         self._rate = rate
         self._axes = tuple(axes)

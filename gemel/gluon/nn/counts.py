@@ -1,8 +1,9 @@
-"""Checks of layer settings that count something: units, channels, groups."""
+"""Checks of layer settings that are numbers: units, channels, groups, probabilities."""
 
 from __future__ import annotations
 
 import operator
+from numbers import Real
 from typing import Any
 
 from gemel.errors import ArgumentError
@@ -19,6 +20,15 @@ def counted(name: str, what: str, value: Any) -> int:
     return operator.index(value)
 
 
+def check_probability(name: str, what: str, value: Any) -> None:
+    """Raises `ArgumentError` unless `value`, the share that a layer drops, is from 0 to below 1."""
+    number = isinstance(value, Real) or hasattr(value, "item")
+    if not (number and 0 <= float(value) < 1):
+        raise ArgumentError(
+            f"{name}: {what} is {value!r}; it must be a probability from 0 to below 1"
+        )
+
+
 def check_groups(name: str, counts: dict[str, int], groups: int) -> None:
     """Raises `ArgumentError` unless `groups` divides each of the counts."""
     for what, count in counts.items():
@@ -26,4 +36,4 @@ def check_groups(name: str, counts: dict[str, int], groups: int) -> None:
             raise ArgumentError(f"{name}: {what}={count} is not divisible by groups={groups}")
 
 
-__all__ = ["check_groups", "counted"]
+__all__ = ["check_groups", "check_probability", "counted"]

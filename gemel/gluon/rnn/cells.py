@@ -9,6 +9,8 @@ from gemel import np, npx
 from gemel.errors import ShapeError, unknown_name
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock, holds_symbols, symbol_block
+from gemel.gluon.nn.activations import activation_named
+from gemel.gluon.nn.counts import counted
 from gemel.ir.current import current_trace
 from gemel.tracing.manners import are_nd, as_nd
 
@@ -160,9 +162,9 @@ class _GatedCell(HybridRecurrentCell):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self._hidden_size = hidden_size
-        self._activation = activation
-        self._recurrent_activation = recurrent_activation
+        self._hidden_size = counted(type(self).__name__, "hidden_size", hidden_size)
+        self._activation = activation_named(activation)
+        self._recurrent_activation = activation_named(recurrent_activation)
         rows, get = self._gates * hidden_size, self.params.get
         self.i2h_weight = get("i2h_weight", shape=(rows, input_size), init=i2h_weight_initializer)
         self.h2h_weight = get("h2h_weight", shape=(rows, self._width), init=h2h_weight_initializer)
@@ -274,7 +276,8 @@ class LSTMPCell(LSTMCell):
         h2r_weight_initializer: Any = None,
         **settings: Any,
     ) -> None:
-        self._projection_size = projection_size
+        name = type(self).__name__
+        self._projection_size = counted(name, "projection_size", projection_size)
         super().__init__(hidden_size, i2h_weight_initializer, h2h_weight_initializer, **settings)
         shape = projection_size, hidden_size
         self.h2r_weight = self.params.get("h2r_weight", shape=shape, init=h2r_weight_initializer)

@@ -7,6 +7,7 @@ from typing import Any
 from gemel import np, npx
 from gemel.gluon.block import BlockError, Tensor
 from gemel.gluon.nn.containers import _Children
+from gemel.gluon.nn.counts import check_probability
 from gemel.gluon.rnn.cells import HybridRecurrentCell, RecurrentCell, as_list, merged, takes_symbols
 from gemel.ir.current import current_trace
 
@@ -138,6 +139,7 @@ class DropoutCell(HybridRecurrentCell):
     """In training, sets each value to 0 with probability `rate`; it has no states."""
 
     def __init__(self, rate: float, axes: tuple[int, ...] = (), **settings: Any) -> None:
+        check_probability(type(self).__name__, "rate", rate)
         super().__init__(**settings)
         self._rate = rate
         self._axes = tuple(axes)
@@ -244,6 +246,9 @@ class ZoneoutCell(_Remembering):
         zoneout_states: float = 0.0,
         **settings: Any,
     ) -> None:
+        rates = {"zoneout_outputs": zoneout_outputs, "zoneout_states": zoneout_states}
+        for name, rate in rates.items():
+            check_probability(type(self).__name__, name, rate)
         super().__init__(base_cell, **settings)
         self._rates = zoneout_outputs, zoneout_states
         self._before: Any = None
@@ -287,6 +292,9 @@ class VariationalDropoutCell(_Remembering):
         drop_outputs: float = 0.0,
         **settings: Any,
     ) -> None:
+        rates = {"drop_inputs": drop_inputs, "drop_states": drop_states}
+        for name, rate in {**rates, "drop_outputs": drop_outputs}.items():
+            check_probability(type(self).__name__, name, rate)
         super().__init__(base_cell, **settings)
         self._rates = {"inputs": drop_inputs, "states": drop_states, "outputs": drop_outputs}
         self._masks: dict[str, Any] = {}

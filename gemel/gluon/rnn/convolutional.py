@@ -7,6 +7,8 @@ from typing import Any, ClassVar
 from gemel import npx
 from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
+from gemel.gluon.nn.activations import activation_named
+from gemel.gluon.nn.counts import counted
 from gemel.gluon.rnn.cells import GRUCell, HybridRecurrentCell, LSTMCell, RNNCell, _GatedCell
 from gemel.ops.convolution import per_axis
 from gemel.ops.layouts import LAYOUTS, is_channels_last
@@ -45,8 +47,8 @@ class _Convolutional(_GatedCell):
         self._last = is_channels_last(name, self._layout, axes)
         if len(input_shape) != axes + 1:
             raise ShapeError(f"{name}: input_shape {tuple(input_shape)} must have {axes + 1} axes")
-        self._hidden_size = hidden_channels
-        self._activation, self._recurrent_activation = activation, "sigmoid"
+        self._hidden_size = counted(name, "hidden_channels", hidden_channels)
+        self._activation, self._recurrent_activation = activation_named(activation), "sigmoid"
         kernels = [per_axis(name, "kernel", k, axes, 1) for k in (i2h_kernel, h2h_kernel)]
         dilate = [per_axis(name, "dilate", d, axes, 1) for d in (i2h_dilate, h2h_dilate)]
         if any(k % 2 == 0 for k in kernels[1]):
@@ -55,7 +57,7 @@ class _Convolutional(_GatedCell):
             )
         same = tuple(d * (k - 1) // 2 for k, d in zip(kernels[1], dilate[1], strict=True))
         pads = [per_axis(name, "i2h_pad", i2h_pad, axes, 0), same]
-        rows = self._gates * hidden_channels
+        rows = self._gates * self._hidden_size
         self._moved: list[dict[str, Any]] = [
             {"kernel": k, "pad": p, "dilate": d, "num_filter": rows, "layout": self._layout}
             for k, p, d in zip(kernels, pads, dilate, strict=True)

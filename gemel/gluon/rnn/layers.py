@@ -8,6 +8,7 @@ from gemel import np, npx
 from gemel.errors import ShapeError, unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.nn.counts import check_probability, counted
 from gemel.gluon.parameter import ParameterDict
 from gemel.gluon.rnn.cells import GRUCell, LSTMCell, LSTMPCell, RNNCell
 from gemel.gluon.rnn.combined import BidirectionalCell, DropoutCell, HybridSequentialRNNCell
@@ -53,11 +54,11 @@ class _Layer(HybridBlock):
     ) -> None:
         if layout not in LAYOUTS:
             raise unknown_name("layout of a recurrent layer", layout, LAYOUTS)
-        if not 0 <= dropout < 1:
-            raise ValueError(f"dropout is {dropout}; it must be a probability from 0 to below 1")
+        name = type(self).__name__
+        check_probability(name, "dropout", dropout)
         super().__init__(**settings)
-        self._hidden_size = hidden_size
-        self._num_layers = num_layers
+        self._hidden_size = counted(name, "hidden_size", hidden_size)
+        self._num_layers = counted(name, "num_layers", num_layers)
         self._layout = layout
         self._dropout = dropout
         self._directions = ("l", "r") if bidirectional else ("l",)
