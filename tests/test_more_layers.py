@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import numpy
@@ -212,3 +213,43 @@ def test_attention_of_several_sizes_through_one_program() -> None:
     net.hybridize()
     for given, wanted in zip(inputs, expected, strict=True):
         numpy.testing.assert_allclose(net(*given).asnumpy(), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_steps_of_a_hybridized_stack_remember_what_was() -> None:
+    cell = rnn.HybridSequentialRNNCell()
+    cell.add(rnn.VariationalDropoutCell(rnn.RNNCell(40), drop_outputs=0.5))
+    cell.initialize()
+    cell.hybridize()
+    x = np.ones((2, 3))
+    assert (cell(x, cell.begin_state(2))[0] != 0).all()  # a program, as nothing is dropped
+    with autograd.train_mode(), pytest.warns(UserWarning, match="call unroll, or reset"):
+        cell.reset()
+        first, state = cell(x, cell.begin_state(2))
+        second, _ = cell(x, state)
+    assert ((first == 0) == (second == 0)).all() and (first == 0).any()
+    copy.deepcopy(cell)(x, state)
+
+
+def test_sequences_by_hand_inside_a_hybrid_block() -> None:
+    class Net(nn.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.cell = rnn.VariationalDropoutCell(rnn.RNNCell(40), drop_outputs=0.5)
+
+        def forward(self, x: Any) -> Any:
+            self.cell.reset()
+            state, outputs = self.cell.begin_state(2), []
+            for _ in range(3):
+                output, state = self.cell(x, state)
+                outputs.append(output == 0)
+            return np.stack(outputs)
+
+    net = Net()
+    net.initialize()
+    net.hybridize()
+    x = np.ones((2, 3))
+    with autograd.train_mode():
+        for _ in range(2):
+            dropped = net(x)
+            assert dropped.any() and (dropped == dropped[:1]).all()
+        assert (net.cell(x, net.cell.begin_state(2))[0] == 0).any()  # the trace left nothing behind

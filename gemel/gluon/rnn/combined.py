@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import ref
 
-from gemel import np, npx
+from gemel import autograd, np, npx
+from gemel.errors import PythonGivenError
 from gemel.gluon.block import BlockError, Tensor
 from gemel.gluon.nn.containers import _Children
 from gemel.gluon.nn.counts import check_probability
@@ -226,11 +228,44 @@ class ResidualCell(ModifierCell):
 
 
 class _Remembering(ModifierCell):
-    """A modifier that keeps arrays between steps: only its inner cell is compiled."""
+    """A modifier that keeps arrays between steps: only its inner cell is compiled.
+
+    Programs contain it with whole sequences, such as `unroll`. A program of one step would keep
+    nothing for the next one.
+    """
+
+    #: The trace in which it was reset, as a weak reference; None: outside of traces.
+    _reset_in: Any = None
 
     def hybridize(self, active: bool = True, **flags: Any) -> None:
         """Compile the cell inside."""
         self.base_cell.hybridize(active, **flags)
+
+    def reset(self) -> None:
+        """Clear what was kept."""
+        super().reset()
+        trace = current_trace()
+        self._reset_in = None if trace is None else ref(trace)
+
+    def _go_on(self) -> None:
+        """Clear what another trace has kept. Raises `PythonGivenError` in a trace that begins in
+        the middle of a sequence, unless nothing is kept, as outside of training."""
+        trace = current_trace()
+        if self._reset_in is None:
+            same = trace is None
+        else:
+            same = trace is not None and trace is self._reset_in()
+        if same:
+            return
+        if trace is not None and not trace.shapes_only and autograd.is_training():
+            raise PythonGivenError(
+                f"{self.name} keeps arrays from step to step, so a program must contain the whole "
+                "sequence: call unroll, or reset() before the first step, inside of the function"
+            )
+        self.reset()
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**super().__getstate__(), "_reset_in": None}
 
 
 class ZoneoutCell(_Remembering):
@@ -264,6 +299,7 @@ class ZoneoutCell(_Remembering):
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """The inner cell's results, with some values kept from the previous step."""
+        self._go_on()
         output, new = self.base_cell(inputs, states)
         before = np.zeros_like(output) if self._before is None else self._before
         output = _zoned(self._rates[0], output, before)
@@ -337,6 +373,7 @@ class VariationalDropoutCell(_Remembering):
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """The inner cell's results with all masks applied."""
+        self._go_on()
         if states:
             states = [self._masked("states", states[0]), *states[1:]]
         output, states = self.base_cell(self._masked("inputs", inputs), states)
