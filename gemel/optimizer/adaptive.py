@@ -141,10 +141,14 @@ class Ftrl(Optimizer):
         """z, a sum of gradients, and n, the sum of their squares."""
         return [np.zeros_like(weight), np.zeros_like(weight)]
 
+    def rates(self, index: Any) -> tuple[float, ...]:
+        """The learning rate, and a number to divide by: 1 if that is 0."""
+        rate = self._get_lr(index)
+        return rate, rate or 1.0
+
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """The weight of the present leader."""
-        (rate,), grad = rates, self._clipped(grad)
-        some = _or_one(rate)
+        (rate, some), grad = rates, self._clipped(grad)
         n = states[1] + np.square(grad)
         z = states[0] + grad - (np.sqrt(n) - np.sqrt(states[1])) * weight / some
         slope = (self.beta + np.sqrt(n)) / some
@@ -174,23 +178,20 @@ class FTML(Moments):
         return [np.zeros_like(weight) for _ in range(3)]
 
     def rates(self, index: Any) -> tuple[float, ...]:
-        """The learning rate, and the bias corrections of the running means."""
-        return (self._get_lr(index), *self.corrections(index))
+        """The learning rate, the factor of the step's penalty, and the bias correction of the mean
+        of squared gradients."""
+        rate, (first, second) = self._get_lr(index), self.corrections(index)
+        return rate, first / (rate or 1.0), second
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
         """The weight of the present leader."""
-        rate, first, second = rates
+        rate, cost, full = rates
         grad = self._clipped(decayed(weight, grad, decay))
         v = self.beta2 * states[1] + (1 - self.beta2) * np.square(grad)
-        d = first / _or_one(rate) * (np.sqrt(v / second) + self.epsilon)
+        d = cost * (np.sqrt(v / full) + self.epsilon)
         sigma = d - self.beta1 * states[0]
         z = self.beta1 * states[2] + (1 - self.beta1) * grad - sigma * weight
         return _if_it_moves(rate, (weight, -z / d), *zip(states, (d, v, z), strict=True))
-
-
-def _or_one(rate: Any) -> Any:
-    """A learning rate to divide by: 1 in place of 0."""
-    return np.where(rate == 0, 1.0, rate)
 
 
 def _if_it_moves(rate: Any, *pairs: tuple[Any, Any]) -> Moved:
