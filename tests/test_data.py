@@ -210,6 +210,16 @@ def test_padded_batches_hold_every_example_and_the_value(name):
     assert found.tolist() == expected and found.dtype == dtype
 
 
+def test_batches_without_examples_are_refused():
+    for make in (
+        lambda: gdata.batchify.Stack()([]),
+        lambda: gdata.batchify.Pad()([]),
+        lambda: list(gdata.DataLoader(gdata.SimpleDataset([1, 2]), batch_sampler=[[0], []])),
+    ):
+        with pytest.raises(ShapeError, match="at least one example"):
+            make()
+
+
 def test_batchify():
     batchify = gdata.batchify
     assert batchify.Stack()([np.ones(2), np.zeros(2)]).tolist() == [[1, 1], [0, 0]]

@@ -33,8 +33,9 @@ def default_batchify_fn(examples: list[Any]) -> Any:
     array.
 
     The array has a dtype that holds all of them. An example that is a list becomes a row of one
-    array.
+    array. Raises `ShapeError` for examples that do not fit together, or none.
     """
+    _check_any(examples)
     first = examples[0]
     if isinstance(first, np.ndarray):
         return _stacked(np.stack, examples)
@@ -63,6 +64,14 @@ def default_batchify_fn(examples: list[Any]) -> Any:
 
     stacked = _stacked(numpy.stack, examples)
     return np.array(stacked, dtype=_held_by(examples, stacked.dtype))
+
+
+def _check_any(examples: list[Any]) -> None:
+    if not examples:
+        raise ShapeError(
+            "DataLoader: a batch must have at least one example; leave out the empty lists of "
+            "the batch_sampler"
+        )
 
 
 def _stacked(stack: Callable[[list[Any]], Any], examples: list[Any]) -> Any:
@@ -134,6 +143,7 @@ class Pad:
     @_like_examples
     def __call__(self, data: list[Any]) -> Any:
         """The batch: (N, largest extents). Raises `ShapeError` if the ranks of examples differ."""
+        _check_any(data)
         arrays = [np.array(x) if isinstance(x, (list, tuple)) else _array(x) for x in data]
         ranks = {len(x.shape) for x in arrays}
         if len(ranks) != 1:
