@@ -1,4 +1,4 @@
-"""MXNet 1's `contrib`: mixed precision, ONNX, and the contrib operations of `nd` and `sym`."""
+"""MXNet 1's `contrib`: mixed precision, ONNX, text, and operations of `nd` and `sym`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _ELSEWHERE = {
     "onnx": "gemel.onnx",
     "sym": "gemel.symbol.contrib",
     "symbol": "gemel.symbol.contrib",
+    "text": "gemel.text",
 }
 
 

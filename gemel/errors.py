@@ -238,8 +238,9 @@ ABSENT = {
         "there are no sparse arrays; those of nd and np are dense",
     ),
     **dict.fromkeys(
-        ("gemel.contrib.quantization", "gemel.contrib.text", "gemel.contrib.tensorboard"),
-        "there are contrib.amp, contrib.onnx, nd.contrib, sym.contrib and gluon.contrib only",
+        ("gemel.contrib.quantization", "gemel.contrib.tensorboard"),
+        "there are contrib.amp, contrib.onnx, contrib.text, nd.contrib, sym.contrib and "
+        "gluon.contrib only",
     ),
     "gemel.rnn": "cells are in gluon.rnn",
     "gemel.rtc": "there is no CUDA; operations in Python are npx.callback and operator.CustomOp",
