@@ -28,15 +28,26 @@ STANDINS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standins")
 
 #: MXNet's modules whose contents are in other modules here.
 ELSEWHERE = {
+    "mxnet.gluon.contrib.cnn": "gemel.gluon.nn",
+    "mxnet.gluon.contrib.data.sampler": "gemel.gluon.contrib.data",
     "mxnet.gluon.contrib.estimator.batch_processor": "gemel.gluon.contrib.estimator",
     "mxnet.gluon.contrib.estimator.estimator": "gemel.gluon.contrib.estimator",
     "mxnet.gluon.contrib.estimator.event_handler": "gemel.gluon.contrib.event_handler",
+    "mxnet.gluon.contrib.nn.basic_layers": "gemel.gluon.contrib.nn",
+    "mxnet.gluon.contrib.rnn.conv_rnn_cell": "gemel.gluon.contrib.rnn",
+    "mxnet.gluon.contrib.rnn.rnn_cell": "gemel.gluon.contrib.rnn",
     "mxnet.gluon.data.dataloader": "gemel.gluon.data",
+    "mxnet.gluon.model_zoo.vision.squeezenet": "gemel.gluon.model_zoo.vision",
+    "mxnet.gluon.model_zoo.vision.vgg": "gemel.gluon.model_zoo.vision",
     "mxnet.gluon.nn.activations": "gemel.gluon.nn",
     "mxnet.gluon.nn.basic_layers": "gemel.gluon.nn",
     "mxnet.gluon.nn.conv_layers": "gemel.gluon.nn",
     "mxnet.gluon.rnn.rnn_cell": "gemel.gluon.rnn",
     "mxnet.gluon.rnn.rnn_layer": "gemel.gluon.rnn",
+    "mxnet.image.image": "gemel.image",
+    "mxnet.io.io": "gemel.io",
+    "mxnet.kvstore.kvstore": "gemel.kvstore",
+    "mxnet.numpy.multiarray": "gemel.np",
     "mxnet.optimizer.optimizer": "gemel.optimizer",
 }
 
@@ -51,7 +62,7 @@ def resolve(name: str) -> ModuleType:
     holder = resolve(parent)
     found = getattr(holder, last, None)
     if isinstance(found, ModuleType):
-        return found
+        return sys.modules.setdefault(found.__name__, found)
     inner = f"{holder.__name__}.{last}"
     try:
         return import_module(inner)
@@ -73,15 +84,15 @@ class SameModule(Loader):
 
     def __init__(self, module: ModuleType) -> None:
         self.module = module
-        self.spec = module.__spec__
+        self.spec, self.loader = module.__spec__, module.__loader__
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         """The module itself."""
         return self.module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Restore the module's own spec, which the import system has overwritten."""
-        module.__spec__ = self.spec
+        """Restore the module's own spec and loader, which the import system has overwritten."""
+        module.__spec__, module.__loader__ = self.spec, self.loader
 
 
 class Finder(MetaPathFinder):

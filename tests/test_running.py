@@ -60,6 +60,11 @@ assert mx.util.is_np_array() and mx.np.array([1]).dtype == "float32" and mx.__ve
         ("from mxnet.gluon.nn import Dens", "ImportError", "did you mean 'Dense'?"),
         ("import mxnet; mxnet.glon", "AttributeError", "did you mean 'gluon'?"),
         ("import mxnet.gluon.nothing.more", "ModuleNotFoundError", "'mxnet.gluon.nothing'"),
+        ("from mxnet.contrib.ndarray import foreac", "ImportError", "did you mean 'foreach'?"),
+        ("from mxnet.ndarray.random import norml", "ImportError", "did you mean 'normal'?"),
+        ("import mxnet; mxnet.nd.linalg.gem2", "AttributeError", "did you mean 'gemm2'?"),
+        ("import mxnet; mxnet.nd.random.norml", "AttributeError", "did you mean 'normal'?"),
+        ("import mxnet; mxnet.gluon.contrib.cn", "AttributeError", "did you mean 'cnn'?"),
     ],
 )
 def test_names_that_are_not_there(line: str, error: str, words: str, tmp_path: Path) -> None:
@@ -82,6 +87,17 @@ from mxnet.gluon.data.dataloader import DataLoader
 from mxnet.gluon.nn.basic_layers import Dense
 from mxnet.gluon.rnn.rnn_cell import LSTMCell
 from mxnet.ndarray import NDArray
+from mxnet.contrib.ndarray import MultiBoxPrior
+from mxnet.gluon.contrib.cnn import DeformableConvolution
+from mxnet.gluon.contrib.data.sampler import IntervalSampler
+from mxnet.ndarray.linalg import gemm2
+from mxnet.ndarray.random import normal
+from mxnet.symbol.contrib import box_nms
+import mxnet.ndarray.contrib as operations
+assert operations is mx.contrib.nd and repr(operations) == "<module 'gemel.ndarray.contrib'>"
+assert normal is nd.random.normal and nd.random.__name__ == "gemel.ndarray.random"
+assert gluon.contrib.cnn.DeformableConvolution is DeformableConvolution
+assert isinstance(gemm2(nd.ones((2, 2)), nd.ones((2, 2))), NDArray)
 assert HybridBlock is gluon.HybridBlock and Dense is gluon.nn.Dense and MXNetError is mx.MXNetError
 assert mx.gluon.block.Block is gluon.Block
 x = nd.array([1, 2])

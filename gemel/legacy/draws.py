@@ -6,9 +6,11 @@ A call with `size=` goes to `np.random`, and so does everything MXNet's module d
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 from gemel import _core, np
+from gemel.errors import unknown_attribute
 from gemel.ir.graph import Entry
 from gemel.legacy.declare import wanted
 
@@ -44,13 +46,16 @@ NAMES = (*PARAMETERS, *OTHERS, "randn")
 Offer = Callable[[Any], Any]
 
 
-class Draws:
+class Draws(ModuleType):
     """`random`: MXNet's functions and those of `np.random`."""
 
-    def __init__(self, operation: Offer, function: Offer) -> None:
+    def __init__(self, name: str, operation: Offer, function: Offer) -> None:
+        super().__init__(name)
         self._operation, self._function = operation, function
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python looks for optional attributes of modules
+            raise unknown_attribute(self.__name__, name, ())
         if name in PARAMETERS:
             draw = _distribution(name, self._operation)
         elif name == "randn":
@@ -59,11 +64,16 @@ class Draws:
             draw = _other(name, self._operation)
         else:
             own = None if hasattr(np.random, name) else wanted(f"_random_{name}")
+            if own is None and not hasattr(np.random, name):
+                raise unknown_attribute(self.__name__, name, dir(self))
             return self._operation(own) if own else self._function(getattr(np.random, name))
         numpys = getattr(np.random, name, None)
         found = draw if numpys is None else _either(draw, self._function(numpys), name)
         found.__name__ = found.__qualname__ = name
         return self.__dict__.setdefault(name, found)
+
+    def __dir__(self) -> list[str]:
+        return sorted({*NAMES, *dir(np.random)})
 
 
 def _either(mxnets: Any, numpys: Any, name: str) -> Any:

@@ -18,7 +18,7 @@ from gemel.npx import serialize
 PARTS = {"contrib": "_contrib_", "linalg": "_linalg_"}
 
 
-class Part:
+class Part(ModuleType):
     """`contrib` and `linalg`: the operations whose names have one prefix."""
 
     def __init__(
@@ -28,12 +28,14 @@ class Part:
         made: Callable[[Any], Any],
         other: Callable[[Any], Any],
     ) -> None:
-        self._name = name
+        super().__init__(name)
         self._prefix = prefix
         self._made = made
         self._other = other
 
     def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python looks for optional attributes of modules
+            raise unknown_attribute(self.__name__, name, ())
         operation = wanted(self._prefix + name)
         if operation is not None:
             return self._made(operation)
@@ -41,10 +43,12 @@ class Part:
         for place in places if not name.startswith("_") else ():
             if hasattr(place, name):
                 return self._other(getattr(place, name))
-        raise unknown_attribute(self._name, name, (*dir(np.linalg), *dir(npx)))
+        raise unknown_attribute(self.__name__, name, dir(self))
 
-    def __repr__(self) -> str:
-        return f"<module '{self._name}'>"
+    def __dir__(self) -> list[str]:
+        own = (name for name in known() if name.startswith(self._prefix))
+        names = (name.removeprefix(self._prefix) for name in own)
+        return sorted({*names, *dir(np.linalg), *dir(npx)})
 
 
 #: Attributes of the modules with names of Python's builtins, kept out of the modules' globals.
@@ -78,7 +82,7 @@ def attribute(
     if name in modules:
         return modules[name]
     if name == "random":
-        return _kept(scope, name, Draws(made, other))
+        return _kept(scope, name, Draws(f"{module}.{name}", made, other))
     if name in PARTS:
         return _kept(scope, name, Part(f"{module}.{name}", PARTS[name], made, other))
     operation = wanted(name)

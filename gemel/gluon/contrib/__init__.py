@@ -3,12 +3,15 @@
 from importlib import import_module
 from typing import Any
 
+from gemel.errors import unknown_attribute
 from gemel.gluon.contrib import nn, rnn
 
-__all__ = ["data", "estimator", "nn", "rnn"]
+__all__ = ["cnn", "data", "estimator", "nn", "rnn"]
 
 
 def __getattr__(name: str) -> Any:
     if name in ("data", "estimator"):
         return import_module(f"gemel.gluon.contrib.{name}")
-    raise AttributeError(f"module 'gemel.gluon.contrib' has no attribute {name!r}")
+    if name == "cnn":
+        return import_module("gemel.gluon.nn")
+    raise unknown_attribute(__name__, name, __all__)
