@@ -184,7 +184,10 @@ def normalize_axis(name: str, axis: Any, ndim: int) -> int:
     """A possibly negative axis as 0 <= axis < ndim. Raises `AxisError`."""
     if not isinstance(axis, WHOLE) and hasattr(axis, "__index__") and not is_several(axis):
         axis = axis.__index__()
-    if not isinstance(axis, WHOLE) or isinstance(axis, bool) or not -ndim <= axis < ndim:
+    if not isinstance(axis, WHOLE) or isinstance(axis, bool):
+        given = f"an array of shape {axis.shape}" if hasattr(axis, "shape") else repr(axis)
+        raise AxisError(f"{name}: an axis is an integer, not {given}")
+    if not -ndim <= axis < ndim:
         raise AxisError(f"{name}: axis {axis!r} is out of range for an array of {ndim} dimensions")
     place: int = axis % ndim if axis < 0 else axis
     return place

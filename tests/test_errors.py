@@ -200,6 +200,14 @@ BAD: list[Bad] = [
     ("broadcast to negative", lambda: ones(3).broadcast_to((-1, 3)), ShapeError,
      ("broadcast_to", "-1", "negative")),
     ("number too large", lambda: np.array([300], dtype="int8"), OverflowError, ("int8",)),
+    ("arrays that are no list", lambda: np.concatenate(ones(2, 3), ones(2, 4)), ShapeError,
+     ("concatenate", "an axis is an integer, not an array of shape (2, 4)")),
+    ("axis of a float", lambda: ones(2, 3).sum(axis=1.0), ShapeError, ("sum", "integer, not 1.0")),
+    ("axis of a bool", lambda: np.concatenate([ones(2)], axis=False), ShapeError, ("not False",)),
+    *((name, lambda place=place, name=name: getattr(place, name), AttributeError,
+       (f"no attribute {name!r}; use {use}",))
+      for place, name, use in ((np, "relu", "npx.relu"), (npx, "exp", "np.exp"),
+                               (np, "norm", "np.linalg.norm"), (np.random, "relu", "npx.relu"))),
     ("mask", lambda: ones(3, 4)[np.array([True, False])], IndexError,
      ("mask", "[2]", "[3, 4]", "axis 0")),
     # Operations that only gemel calls check their parameters too, since kernels would use them.

@@ -57,7 +57,8 @@ def lookup(
     """The `__getattr__` of a namespace: finds a name and stores it in `scope`, its globals.
 
     Besides its declared names, a namespace has `others`, the submodules `modules`, and the names
-    `numpys` of NumPy's module. Raises `AttributeError`, suggesting the nearest name.
+    `numpys` of NumPy's module. Raises `AttributeError`, naming another namespace that has the name,
+    or the nearest name.
     """
     if name.startswith("__") and name not in ASKED:
         raise AttributeError(f"module {module!r} has no attribute {name!r}")
@@ -72,6 +73,10 @@ def lookup(
     if name == "__all__":
         return sorted((*held, *modules, *numpys))
     if name not in held:
+        places = [place for place, names in NAMESPACES.items() if name in names]
+        if places:
+            use = f"use {places[0]}.{name}"
+            raise AttributeError(f"module {module!r} has no attribute {name!r}; {use}")
         raise unknown_attribute(module, name, (*held, *modules, *numpys))
     return scope.setdefault(name, held[name])
 

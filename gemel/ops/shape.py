@@ -322,7 +322,8 @@ def _converted(name: str, parts: Any, dtype: Any, casting: str) -> list[Any]:
 
 
 def _joined(parts: Any, axis: int | None) -> Any:
-    return concatenate(*parts, axis=axis) if axis else concatenate(*parts)  # the faster call
+    first = axis is None or (type(axis) is int and axis == 0)
+    return concatenate(*parts) if first else concatenate(*parts, axis=axis)  # the faster call
 
 
 @concatenate.spec
