@@ -17,6 +17,8 @@ gemel run executes a program or notebook written for MXNet, unchanged: `import m
   python -m gemel run chapter.ipynb
 
 A notebook runs cell by cell. Each cell's output and the value of its last line are printed.
+Variables like GEMEL_SIMULATED_GPUS are read before the program starts: it is too late to set them
+in os.environ there.
 
 gemel launch starts several workers that train together (kvstore='dist_sync'), over MPI or, with
 --servers, through parameter servers. gemel serve runs one parameter server.

@@ -109,7 +109,7 @@ def test_samplers():
 @pytest.mark.parametrize(
     ("settings", "message"),
     [
-        ({}, "batch_size is None"),
+        ({}, "batch_size is None; give 1 or more, or a batch_sampler"),
         ({"batch_size": 2.5}, "batch_size is 2.5"),  # not a possible length of a batch
         ({"batch_size": 2, "last_batch": "discrad"}, "did you mean 'discard'"),
         ({"batch_size": 2, "shuffle": True, "sampler": [1]}, "leave out shuffle"),

@@ -196,6 +196,8 @@ def _check(
             )
         return
     if not is_count(batch_size):
-        raise ValueError(f"DataLoader: batch_size is {batch_size}; it must be 1 or more")
+        raise ValueError(
+            f"DataLoader: batch_size is {batch_size}; give 1 or more, or a batch_sampler"
+        )
     if shuffle and sampler is not None:
         raise ValueError("DataLoader: a sampler decides the order; leave out shuffle")
