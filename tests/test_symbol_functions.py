@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import np, npx, sym
+from gemel import nd, np, npx, sym
 
 X = np.array([[1.0, 2, 3], [4, 5, 6]])
 Y = np.array([[0.5, 1, 2], [3, 1, 1]])
@@ -99,6 +99,29 @@ def test_a_function(name: str) -> None:
         found = each.eval(**{n: v for n, v in (("x", X), ("y", Y)) if n in names})[0]
         assert found.dtype == wanted.dtype
         numpy.testing.assert_allclose(found.asnumpy(), wanted.asnumpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("slice_axis", {"axis": 1, "begin": 1, "end": None}),
+        ("slice_axis", {"axis": 1, "begin": None, "end": -1}),
+        ("topk", {"axis": None, "k": 2}),
+        ("sort", {"axis": None}),
+        ("argsort", {"axis": None, "is_ascend": False}),
+        ("flip", {"axis": None}),
+        ("sum", {"axis": None}),  # None is the default
+        ("cumsum", {"axis": 1}),  # no operation of MXNet 1, but a function of np
+    ],
+)
+def test_settings_that_are_none(name: str, settings: dict[str, Any]) -> None:
+    """None means the same for symbols as for arrays, also where it is not the default."""
+    data = nd.array(X * [[1, -1, 1], [-1, 1, -1]])
+    wanted = getattr(nd, name)(data, **settings)
+    symbol = getattr(sym, name)(x, **settings)
+    for each in (symbol, sym.load_json(symbol.tojson())):
+        (found,) = each.eval(x=data)
+        assert found.shape == wanted.shape and found.tolist() == wanted.tolist()
 
 
 def test_layers_make_their_own_variables() -> None:

@@ -70,9 +70,10 @@ def attribute(
     scope: dict[str, Any],
     made: Callable[[Any], Any],
     other: Callable[[Any], Any],
+    places: tuple[Any, ...] = (npx, np),
 ) -> Any:
     """An attribute of such a module: `np`, `npx`, `random`, an operation of MXNet, or a function of
-    `npx` or `np`. Raises `AttributeError`, with a suggestion.
+    one of `places`. Raises `AttributeError`, with a suggestion.
     """
     if name in _hiding[module]:
         return _hiding[module][name]
@@ -88,7 +89,7 @@ def attribute(
     operation = wanted(name)
     if operation is not None:
         return _kept(scope, name, made(operation))
-    for place in (npx, np):
+    for place in places:
         if hasattr(place, name):
             return getattr(place, name)
     raise unknown_attribute(module, name, (*TABLE, *known()))

@@ -26,7 +26,7 @@ np, npx = Functions(_np, "np"), Functions(_npx, "npx")
 
 
 def __getattr__(name: str) -> Any:
-    return attribute(name, __name__, globals(), _both, _whole)
+    return attribute(name, __name__, globals(), _both, _whole, (npx, np))
 
 
 def _both(operation: Any) -> Any:

@@ -367,7 +367,11 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
                 f"{operation.name}: {each!r} is not a Symbol; create a variable with sym.var"
             )
     references = [head for each in given for head in each._heads]
-    text = {key: text_of(value) for key, value in settings.items() if value is not None}
+    text = {
+        key: text_of(value)
+        for key, value in settings.items()
+        if value is not None or operation.defaults.get(key, ...) is not None  # None is no default
+    }
     if operation.variadic:
         text["num_args"] = str(len(references))
     full = {**text, **{key: str(value) for key, value in attributes.items()}}
