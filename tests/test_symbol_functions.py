@@ -146,3 +146,18 @@ def test_names_and_what_is_no_function() -> None:
         sym.np.fft.rfft(x)
     with pytest.raises(AttributeError, match="no attribute 'tahn'"):
         sym.np.tahn  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("key", "error", "message"),
+    [
+        ((slice(None), 1), TypeError, "<Symbol x>.*for elements use slice, slice_axis or take"),
+        (1.5, TypeError, r"\[1.5\]: an index is an output's number or name"),
+        (1, IndexError, "<Symbol x> has 1 outputs, and none at 1"),
+        (-2, IndexError, "none at -2"),
+    ],
+)
+def test_an_index_selects_outputs(key: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        x[key]
+    assert x[0].name == x[-1].name == x[:1].name == "x"

@@ -7,7 +7,13 @@ from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gemel.arrays.archives import appear
-from gemel.errors import SymbolFileError, SymbolGivenError, unknown_attribute, unknown_name
+from gemel.errors import (
+    ArrayIndexError,
+    SymbolFileError,
+    SymbolGivenError,
+    unknown_attribute,
+    unknown_name,
+)
 from gemel.legacy import Legacy, known, wanted
 from gemel.npx.serialize import type_flag
 from gemel.symbol import json, run
@@ -95,6 +101,13 @@ class Symbol:
             return Symbol((self._heads[names.index(key)],))
         if isinstance(key, slice):
             return Symbol(self._heads[key])
+        if not hasattr(key, "__index__"):
+            raise TypeError(
+                f"{self!r}[{key!r}]: an index is an output's number or name, or a slice; "
+                "for elements use slice, slice_axis or take"
+            )
+        if not -len(self._heads) <= key < len(self._heads):
+            raise ArrayIndexError(f"{self!r} has {len(self._heads)} outputs, and none at {key}")
         return Symbol((self._heads[key],))
 
     def __repr__(self) -> str:
