@@ -151,11 +151,18 @@ def _single(operator: str, left: Form, right: Form) -> Form:
             least = min(first, second) if operator == "minimum" else 0
     elif second is not None and second > 0:
         least = 0
-    a, b = form_text(left), form_text(right)
-    text = (
-        f"{operator}({a}, {b})" if operator in ("minimum", "maximum") else f"({a} {operator} {b})"
-    )
+    if operator in ("minimum", "maximum"):
+        text = f"{operator}({form_text(left)}, {form_text(right)})"
+    else:
+        text = f"({_operand(left)} {operator} {_operand(right, alone=True)})"
     return (((_atom(text, least, operator, left, right),), 1),)
+
+
+def _operand(form: Form, alone: bool = False) -> str:
+    """A form as text beside an operator: a sum in parentheses, and a product too if `alone`."""
+    text = form_text(form)
+    single = len(form) < 2 and not (alone and form and len(form[0][0]) + (form[0][1] != 1) > 1)
+    return text if single else f"({text})"
 
 
 def form_text(form: Form) -> str:

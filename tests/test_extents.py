@@ -14,7 +14,8 @@ import pytest
 import gemel
 from gemel import autograd, np, npx
 from gemel.errors import TraceError
-from gemel.extent import Dim, Guard, Sizes, concrete, name_of, seen
+from gemel.extent import Dim, Guard, Sizes, concrete, form_of, minimum, name_of, seen
+from gemel.forms import form_text
 from gemel.ir.free import trial
 
 #: Functions of an array that need a number, in every possible way.
@@ -235,6 +236,19 @@ def test_names_that_stay_keep_the_form_and_get_the_new_number_and_guards() -> No
         assert fast.guards is new  # later guards go there
     assert [seen(one) for one in staying] == [40, 41, 1071, 19, 1, 16]
     assert old == new == []
+
+
+def test_texts_of_forms_have_the_parentheses_that_their_meaning_needs() -> None:
+    n, m = Dim(12, "n", []), Dim(5, "m", [])
+    for form, expected in (
+        ((n + 1) // 2, "((n + 1) // 2)"),
+        (n // 3 + 1, "(n // 3) + 1"),
+        (n // (2 * m), "(n // (2 * m))"),
+        (7 % (n + m), "(7 % (m + n))"),
+        ((n - 1) // (m // 2), "((n - 1) // (m // 2))"),
+        (minimum(n - 1, 3 * m), "minimum(3 * m, n - 1)"),
+    ):
+        assert form_text(form_of(form)) == expected
 
 
 def test_a_quotient_without_divisor_is_zero_where_names_stay() -> None:

@@ -7,13 +7,15 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import numpy
 import pytest
-from onnx_networks import drawn
+from onnx_networks import drawn, prepared, stacked
 from test_onnx_export import check, onnx
 
 import gemel
 from gemel import np, npx
 from gemel.errors import ExportWarning
+from gemel.gluon import nn
 
 POSITIONS = np.array([7, -9, 1], dtype="int32")
 #: Functions that use sizes as numbers. The file has all their sizes free.
@@ -143,6 +145,39 @@ def test_slices_whose_sizes_do_not_matter_are_no_question(tmp_path: Path) -> Non
             path = gemel.onnx.export(program, tmp_path / "f.onnx")
         for rows in 5, 2, 8:
             check(path, program, drawn(rows, 4))
+
+
+#: Pools whose last windows are cut short, or left out because they would begin after the image;
+#: the axes of their inputs, and whether the channels are the last.
+POOLS: dict[str, tuple[Callable[[], Any], int, bool]] = {
+    "complete or not": (lambda: nn.MaxPool2D(3, 2, ceil_mode=True), 4, False),
+    "left out": (lambda: nn.MaxPool2D(3, 3, padding=1, ceil_mode=True), 4, False),
+    "left out, without padding": (lambda: nn.AvgPool2D(1, 3, ceil_mode=True), 4, False),
+    "channels last": (lambda: nn.MaxPool2D(2, 3, layout="NHWC", ceil_mode=True), 4, True),
+    "volumes": (lambda: nn.AvgPool3D(2, 3, 1, layout="NDHWC", ceil_mode=True), 5, True),
+    "volumes, whole windows": (lambda: nn.MaxPool3D(2, layout="NDHWC"), 5, True),
+}
+
+
+@pytest.mark.parametrize("name", POOLS)
+def test_pools_are_for_images_of_any_size(name: str, tmp_path: Path) -> None:
+    """The reshape behind a pool needs its size."""
+    pool, axes, last = POOLS[name]
+
+    def images(count: int, first: int) -> Any:
+        space = range(first, first + axes - 2)
+        return drawn(count, *space, 3) if last else drawn(count, 3, *space)
+
+    net = stacked(pool(), nn.HybridLambda(lambda x: x.reshape(x.shape[0], -1, 1)))
+    prepared(net, images(1, 6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        path = gemel.onnx.export(net, tmp_path / "f.onnx")
+    again = gemel.onnx.load(path)
+    for first in range(6, 12):
+        x = images(2, first)
+        check(path, net, x)
+        numpy.testing.assert_allclose(again(x), net(x), 1e-5)
 
 
 def dims(path: str) -> list[Any]:

@@ -206,6 +206,13 @@ def test_equal_maxima_of_a_whole_image_and_windows_with_nan(compiled: bool) -> N
     numpy.testing.assert_array_equal(found, [[[numpy.nan, numpy.nan, 2, 0]]])
 
 
+def test_no_window_sees_padding_only() -> None:
+    for kernel, stride, pad in (3, 1, 2), (5, 1, 4), (5, 2, 4), (3, 2, 2):
+        how = {"kernel": kernel, "stride": stride, "pad": pad, "pooling_convention": "same"}
+        found = npx.pooling(np.ones((1, 1, 5)), pool_type="max", **how)
+        assert found.tolist() == [[[1.0] * found.size]], how
+
+
 def test_pooling_of_integers_and_of_nothing_positive() -> None:
     x = np.array([[[-3, -1, -2]]], dtype="int8")
     found = npx.pooling(x, kernel=2, stride=2, pad=1)

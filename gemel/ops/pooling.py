@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.errors import ShapeError, unknown_name
-from gemel.extent import maximum
+from gemel.extent import maximum, minimum
 from gemel.ir.declare import composite
 from gemel.ir.public import Array
 from gemel.ops import elementwise
@@ -29,10 +29,11 @@ def places(x: Any, moves: Moves, pad: Any, convention: str) -> tuple[int, ...]:
     if convention == "valid":
         return moves.counts(wide)
     found = []
-    for n, before, k, s in zip(wide, pad, moves.kernel, moves.stride, strict=True):
-        count = (n + s - 1) // s if convention == "same" else (n - k + s - 1) // s + 1
-        # No window begins after the end of the image, where it would see nothing.
-        found.append(count if (count - 1) * s < n - before else count - 1)
+    for n, after, k, s in zip(wide, pad, moves.kernel, moves.stride, strict=True):
+        complete = n if convention == "same" else n - k + s
+        # No window begins after the end of the image, where it would see nothing. The two differ by
+        # a number, so this asks nothing about the image's size.
+        found.append((minimum(complete, n - after) + s - 1) // s)
     return tuple(found)
 
 

@@ -79,6 +79,8 @@ def _(
 
 
 POOLS = {"max": "MaxPool", "avg": "AveragePool", "sum": "AveragePool", "lp": "LpPool"}
+#: The spatial axes that ONNX Runtime and others pool along at most.
+LARGEST = 3
 WHOLE = {"max": "GlobalMaxPool", "avg": "GlobalAveragePool", "lp": "GlobalLpPool"}
 
 
@@ -104,15 +106,44 @@ def _(
         return graph.node("ReduceSum", x, graph.constant(list(range(2, spec.ndim))), keepdims=1)
     if convention == "same":
         return None
+    counts = call.result.shape[2:]
+    moved = len(kernel) > LARGEST
+    if moved:
+        # (N, 1, *space, C), see `ops.pooling.beside`: the channels become channels again.
+        order = [0, len(kernel) + 1, *range(2, len(kernel) + 1), 1]
+        channels = graph.constant([len(kernel) + 1])
+        x = graph.node("Squeeze", graph.node("Transpose", x, perm=order), channels)
+        kernel, stride, pad, counts = kernel[:-1], stride[:-1], pad[:-1], counts[:-1]
+    found = _pooled(graph, x, dtype, kernel, stride, pad, counts, kind, convention, padded, power)
+    if moved:
+        found = graph.node("Transpose", graph.node("Unsqueeze", found, channels), perm=order)
+    return found
+
+
+def _pooled(
+    graph: Graph,
+    x: str,
+    dtype: DType,
+    kernel: Any,
+    stride: Any,
+    pad: Any,
+    counts: Any,
+    kind: str,
+    convention: str,
+    padded: bool,
+    power: int | None,
+) -> str:
+    """Pool x, in `counts` places along each spatial axis."""
     averages, ceil = kind in ("avg", "sum"), convention == "full"
     longer = ceil and kind in ("sum", "lp")
-    more_places = longer
+    # Windows may begin after the image: gemel leaves them out, ONNX Runtime and others do not all.
+    spans = zip(kernel, stride, pad, strict=True)
+    more_places = ceil and any(k - s < before for k, s, before in spans)
     if longer or (averages and ceil and padded):
         # Pad with explicit zeros, either to make the last window complete, or because only real
         # padding may count, and not what the last window would cover after it.
         after = [a + s - 1 for a, s in zip(pad, stride, strict=True)] if longer else pad
         x = graph.padded(x, (0, 0, *pad), (0, 0, *after), graph.constant(0, dtype))
-        more_places = longer or any(pad)  # windows may begin in the padding after the image
         pad, padded = (0,) * len(pad), False
     found = graph.node(
         POOLS[kind],
@@ -125,7 +156,7 @@ def _(
         p=power,
     )
     if more_places:
-        found = _places(graph, found, call.result.shape[2:])
+        found = _places(graph, found, counts)
     if kind != "sum":
         return found
     return graph.node("Mul", found, graph.constant(product(kernel), dtype))
