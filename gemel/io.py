@@ -207,6 +207,8 @@ class ResizeIter(DataIter):
     ends."""
 
     def __init__(self, data_iter: DataIter, size: int, reset_internal: bool = True) -> None:
+        if not hasattr(size, "__index__") or size < 0:
+            raise ArgumentError(f"ResizeIter: size={size!r} must be a whole number of batches")
         super().__init__(data_iter.batch_size)
         self.data_iter, self.size, self.reset_internal = data_iter, size, reset_internal
         self.provide_data, self.provide_label = data_iter.provide_data, data_iter.provide_label
@@ -240,6 +242,12 @@ class PrefetchingIter(DataIter):
 
     def __init__(self, iters: Any, rename_data: Any = None, rename_label: Any = None) -> None:
         self.iters = as_list(iters)
+        for given in (rename_data, rename_label):
+            if not self.iters or (given and len(given) != len(self.iters)):
+                raise ArgumentError(
+                    f"PrefetchingIter: {len(self.iters)} iterators and {len(given or ())} "
+                    "dictionaries of names; give at least one iterator, and one for each"
+                )
         super().__init__(self.iters[0].batch_size)
         self.provide_data = _renamed([it.provide_data for it in self.iters], rename_data)
         self.provide_label = _renamed([it.provide_label for it in self.iters], rename_label)
@@ -318,6 +326,8 @@ class NDArrayIter(Batches):
         label_name: str = "softmax_label",
     ) -> None:
         self.data, self.label = _named(data, data_name), _named(label, label_name)
+        if not self.data or not all(x.ndim for _, x in (*self.data, *self.label)):
+            raise ShapeError("NDArrayIter: needs an array of data, and arrays with an axis 0")
         sizes = {name: len(x) for name, x in (*self.data, *self.label)}
         if len(set(sizes.values())) != 1:
             raise ShapeError(f"NDArrayIter: the arrays differ in length: {sizes}")

@@ -12,7 +12,7 @@ from typing import Any
 from gemel import np
 from gemel.autograd import Function, is_training
 from gemel.dtype import as_dtype
-from gemel.errors import PythonGivenError, unknown_name
+from gemel.errors import ArgumentError, PythonGivenError, unknown_name
 from gemel.ir.current import current_trace
 from gemel.legacy.declare import TABLE, Legacy, known
 from gemel.spec import Spec
@@ -104,15 +104,20 @@ class _Call(Function):
         count = len(self.prop.list_arguments())
         self.inputs, self.states = list(arrays[:count]), list(arrays[count:])
         shapes = [list(x.shape) for x in self.inputs]
-        outputs = self.prop.infer_shape(shapes)[1]
+        outputs = _of_outputs(self.prop, self.prop.infer_shape, shapes)
         dtypes = [x.dtype for x in self.inputs]
-        kinds = self.prop.infer_type(dtypes)[1]
+        kinds = _of_outputs(self.prop, self.prop.infer_type, dtypes)
         device = self.inputs[0].device
         pairs = zip(outputs, kinds, strict=True)
         self.outputs = self._like_inputs(
             [np.zeros(tuple(s), dtype=kind, device=device) for s, kind in pairs]
         )
         self.operator = self.prop.create_operator(device, shapes, dtypes)
+        if not isinstance(self.operator, CustomOp):
+            raise ArgumentError(
+                f"{type(self.prop).__name__}.create_operator gave a "
+                f"{type(self.operator).__name__}; it must give a CustomOp"
+            )
         requests = ["write"] * len(self.outputs)
         training = is_training()
         self.operator.forward(training, requests, self.inputs, self.outputs, self.states)
@@ -134,24 +139,62 @@ def custom(*inputs: Any, op_type: str, name: str | None = None, **keywords: Any)
     """Call an operation registered as `op_type`, on arrays or symbols.
 
     Keywords that are called like its arguments are inputs, others go to its properties, as text.
-    Raises `UnknownNameError`.
+    Raises `UnknownNameError`, and `ArgumentError` for inputs that are too many, missing, or neither
+    arrays nor symbols.
     """
     arrays = {k: v for k, v in keywords.items() if isinstance(v, (np.ndarray, Symbol))}
     settings = {k: text_of(v) for k, v in keywords.items() if k not in arrays and v is not None}
     prop = _properties(op_type, **settings)
     names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
-    given = {**dict(zip(names, inputs, strict=False)), **arrays}
-    for each in given:
-        if each not in names:
-            raise unknown_name(f"input of {op_type}", each, names)
+    given = _given(op_type, names, inputs, arrays)
     if not any(isinstance(each, Symbol) for each in given.values()):
         if current_trace() is not None:
             raise PythonGivenError(
                 f"{op_type} runs Python code, which a compiled program cannot contain; call it "
                 "outside"
             )
+        _check(op_type, names, given)
         return _Call(prop)(*(given[each] for each in names))
     return _symbol(prop, names, given, named(name, "custom"), {"op_type": op_type, **settings})
+
+
+def _given(
+    op_type: str, names: list[str], inputs: tuple[Any, ...], arrays: dict[str, Any]
+) -> dict[str, Any]:
+    """The inputs of a call by name."""
+    for each in arrays:
+        if each not in names:
+            raise unknown_name(f"input of {op_type}", each, names)
+    taken = [name for name in names[: len(inputs)] if name in arrays]
+    if len(inputs) > len(names) or taken:
+        raise ArgumentError(
+            f"{op_type}: {len(inputs)} inputs by position"
+            f"{' and also by name ' + ', '.join(taken) if taken else ''}; its inputs are {names}"
+        )
+    return {**dict(zip(names, inputs, strict=False)), **arrays}
+
+
+def _check(op_type: str, names: list[str], given: dict[str, Any]) -> None:
+    """Check that all inputs of a call are there, and arrays."""
+    missing = [each for each in names if each not in given]
+    if missing:
+        raise ArgumentError(f"{op_type}: {', '.join(missing)} missing; its inputs are {names}")
+    for name, value in given.items():
+        if not isinstance(value, np.ndarray):
+            kind = f"{type(value).__module__}.{type(value).__name__}"
+            raise ArgumentError(f"{op_type}: {name} is a {kind}; give an array of gemel")
+
+
+def _of_outputs(prop: CustomOpProp, infer: Callable[[Any], Any], given: list[Any]) -> list[Any]:
+    """The shapes or dtypes of the outputs, from `infer_shape` or `infer_type`. Raises
+    `ArgumentError`."""
+    found, count = infer(given), len(prop.list_outputs())
+    if not isinstance(found, (list, tuple)) or len(found) < 2 or len(found[1]) != count:
+        raise ArgumentError(
+            f"{type(prop).__name__}.{infer.__name__} gave {found!r}; it must give a list for the "
+            f"inputs, one for the {count} outputs, and may give one for the auxiliary states"
+        )
+    return list(found[1])
 
 
 def _properties(op_type: str, **settings: Any) -> CustomOpProp:
@@ -190,16 +233,16 @@ class _Custom(Legacy):
         one's."""
         if not inputs or inputs[0] is None:
             return inputs
-        arguments, _, states = _properties(**settings).infer_shape([list(s or ()) for s in inputs])
-        found = [tuple(shape) for shape in (*arguments, *states)]
+        arguments, _, *states = _properties(**settings).infer_shape([list(s or ()) for s in inputs])
+        found = [tuple(shape) for shapes in (arguments, *states) for shape in shapes]
         return [mine or said for mine, said in zip(inputs, found, strict=False)]
 
     def told(self, inputs: list[Spec], settings: dict[str, Any]) -> list[Spec] | None:
         """The specs of the outputs according to the properties; a trace cannot look inside."""
         prop = _properties(**settings)
         count = len(prop.list_arguments())
-        shapes = prop.infer_shape([list(spec.shape) for spec in inputs[:count]])[1]
-        dtypes = prop.infer_type([spec.dtype for spec in inputs[:count]])[1]
+        shapes = _of_outputs(prop, prop.infer_shape, [list(spec.shape) for spec in inputs[:count]])
+        dtypes = _of_outputs(prop, prop.infer_type, [spec.dtype for spec in inputs[:count]])
         pairs = zip(shapes, dtypes, strict=True)
         return [Spec(tuple(shape), as_dtype(dtype)) for shape, dtype in pairs]
 

@@ -14,7 +14,7 @@ from collections import namedtuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import ArgumentError, DataFileError, MissingFileError
+from gemel.errors import ArgumentError, DataFileError, DTypeError, MissingFileError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -101,12 +101,13 @@ class MXRecordIO:
     # --- writing
 
     def write(self, buf: Any) -> None:
-        """Append a record. Raises `ValueError` for one of 512 MiB or more."""
+        """Append a record, bytes or another buffer. Raises `ValueError` for one of 512 MiB or
+        more, and `DTypeError` for what has no bytes."""
         if not self.writable or not self.is_open:
             raise ValueError(f"{self.uri} is not open for writing")
         if self._process != os.getpid():
             raise RuntimeError(f"{self.uri} can only be written by the process that opened it")
-        data = bytes(buf)
+        data = _bytes("write", buf)
         if len(data) > LONGEST:
             raise ValueError(f"{self.uri}: a record of {len(data)} bytes; the maximum is {LONGEST}")
         text = b"".join(_parts(data))
@@ -172,6 +173,14 @@ def _offset_from(text: str) -> int:
     if offset < 0:
         raise ValueError(f"{offset} is before the file")
     return offset
+
+
+def _bytes(what: str, data: Any) -> bytes:
+    """The bytes of a buffer. Raises `DTypeError` for anything else, such as text or a number."""
+    try:
+        return bytes(memoryview(data))
+    except TypeError:
+        raise DTypeError(f"{what}: a {type(data).__name__} is not bytes; encode it first") from None
 
 
 def _parts(data: bytes) -> list[bytes]:
@@ -286,11 +295,15 @@ IMAGE_HEAD = struct.Struct("<IfQQ")
 
 def pack(header: Any, s: bytes) -> bytes:
     """Make a record from a header and bytes; a label that is not a number becomes an array of
-    float32. Raises `ArgumentError` for a header that cannot be written."""
+    float32. Raises `ArgumentError` for a header that cannot be written, and `DTypeError` if `s` is
+    no bytes."""
+    data = _bytes("pack", s)
+    if len(header) != len(IRHeader._fields):
+        raise ArgumentError(f"pack: {header!r} must be a header {IRHeader._fields}")
     header = IRHeader(*header)
     try:
-        return _head(header) + s
-    except (struct.error, OverflowError, ValueError):
+        return _head(header) + data
+    except (struct.error, OverflowError, TypeError, ValueError):
         raise ArgumentError(
             f"pack: {header}: the label must be a number of float32, or several, and id and id2 "
             "whole numbers from 0 to 2**64 - 1"

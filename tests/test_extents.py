@@ -246,7 +246,7 @@ def test_texts_of_forms_have_the_parentheses_that_their_meaning_needs() -> None:
         (n // (2 * m), "(n // (2 * m))"),
         (7 % (n + m), "(7 % (m + n))"),
         ((n - 1) // (m // 2), "((n - 1) // (m // 2))"),
-        (minimum(n - 1, 3 * m), "minimum(3 * m, n - 1)"),
+        (minimum(n - 1, 3 * m), "minimum(n - 1, 3 * m)"),
     ):
         assert form_text(form_of(form)) == expected
 

@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from gemel import image, io, np, recordio
-from gemel.errors import ArgumentError, DataFileError, GemelError, MissingFileError
+from gemel.errors import ArgumentError, DataFileError, GemelError, MissingFileError, ShapeError
 
 ROWS = numpy.arange(10).reshape(5, 2)
 RECORDS = Path(__file__).parent / "mxnet_data" / "images.rec"
@@ -129,10 +129,22 @@ def test_pictures_of_a_list(files: Path) -> None:
         next(image.ImageIter(2, (3, 8, 8), 2, imglist=rows, path_root=files))
 
 
+def read_first(path: Path) -> Any:
+    with recordio.MXRecordIO(path, "r") as reader:
+        return reader.read()
+
+
 def test_pictures_of_records(tmp_path: Path) -> None:
     pytest.importorskip("PIL")
     batches = image.ImageIter(1, (3, 5, 5), path_imgrec=str(RECORDS))
     assert next(batches).label[0].tolist() == [7.0]
+    grey = io.ImageRecordIter(str(RECORDS), (1, 5, 5), 1, mean_r=2.0, std_r=0.5)
+    assert grey.provide_data[0].shape == (1, 1, 5, 5)
+    picture = image.center_crop(image.imdecode(recordio.unpack(read_first(RECORDS))[1], 0), (5, 5))
+    expected = (picture[0].asnumpy().astype("float32") - 2.0) * 2.0
+    numpy.testing.assert_array_equal(next(grey).data[0].asnumpy()[0, 0], expected[..., 0])
+    with pytest.raises(ShapeError, match=r"\(5, 5, 3\), whose channels are not"):
+        next(image.ImageIter(1, (1, 5, 5), path_imgrec=str(RECORDS), mean=True))
     broken = recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w")
     broken.write_idx(0, recordio.pack((0, 1.0, 0, 0), b"hello"))
     broken.close()
@@ -288,6 +300,23 @@ def test_iterators_in_parts() -> None:
     ]  # fmt: skip
     with pytest.raises(NotImplementedError, match="neither next nor iter_next"):
         io.DataIter().next()
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: io.ResizeIter(Counting(3), -1), "ResizeIter: size=-1"),
+        (lambda: io.ResizeIter(Counting(3), 1.5), "ResizeIter: size=1.5"),
+        (lambda: io.PrefetchingIter([]), "0 iterators"),
+        (lambda: io.PrefetchingIter([Counting(3)], [{}, {}]), "1 iterators and 2 dictionaries"),
+        (lambda: io.NDArrayIter([]), "needs an array of data"),
+        (lambda: io.NDArrayIter(np.array(3.0)), "arrays with an axis 0"),
+        (lambda: io.NDArrayIter(np.ones(2), np.array(3.0)), "arrays with an axis 0"),
+    ],
+)
+def test_iterators_of_nothing(call: Any, message: str) -> None:
+    with pytest.raises(GemelError, match=message):
+        call()
 
 
 def test_resized_and_prefetched() -> None:

@@ -15,6 +15,7 @@ import gemel as mx
 from gemel import autograd, gluon, np, npx, sym
 from gemel import test_utils as tools
 from gemel.errors import (
+    ArgumentError,
     DeviceError,
     GemelError,
     GradientError,
@@ -221,6 +222,40 @@ def test_custom_operations() -> None:
     tools.check_numeric_gradient(sym.load_json(symbol.tojson()), [POINT], rtol=1e-2)
     with pytest.raises(UnknownNameError, match="scaled in test"):
         mx.nd.Custom(a, op_type="scaled in tests")
+
+
+@pytest.mark.parametrize(
+    ("inputs", "named", "message"),
+    [
+        ((), {}, "scaled in test: data missing"),
+        ((np.ones(2), np.ones(2)), {}, "2 inputs by position"),
+        ((np.ones(2),), {"data": np.ones(2)}, "also by name data"),
+        (([1.0, 2.0],), {}, "data is a builtins.list"),
+        ((numpy.ones(2),), {}, "data is a numpy.ndarray"),
+    ],
+)
+def test_wrong_inputs_of_custom_operations(inputs: Any, named: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        mx.nd.Custom(*inputs, **named, op_type="scaled in test")
+
+
+@pytest.mark.parametrize(
+    ("method", "given", "message"),
+    [
+        ("infer_shape", ([(2,)],), "infer_shape gave"),
+        ("infer_shape", ([(2,)], [(2,), (2,)]), "one for the 1 outputs"),
+        ("infer_type", (["float32"], []), "infer_type gave"),
+        ("create_operator", None, "create_operator gave a NoneType"),
+    ],
+)
+def test_wrong_properties_of_custom_operations(method: str, given: Any, message: str) -> None:
+    def found(self: Any, *arguments: Any) -> Any:
+        return given
+
+    found.__name__ = method
+    mx.operator.register("wrong in test")(type("Wrong", (ScaledProp,), {method: found}))
+    with pytest.raises(ArgumentError, match=message):
+        mx.nd.Custom(np.ones(2), op_type="wrong in test")
 
 
 @mx.operator.register("labelled in test")

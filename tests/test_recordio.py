@@ -7,13 +7,20 @@ import pickle
 import struct
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy
 import pytest
 from mxnet_records import MAGIC, RECORDS
 
 from gemel import recordio
-from gemel.errors import ArgumentError, DataFileError, MissingFileError
+from gemel.errors import (
+    ArgumentError,
+    DataFileError,
+    DTypeError,
+    MissingFileError,
+    ShapeError,
+)
 from gemel.gluon import data as gdata
 
 HERE = Path(__file__).parent / "mxnet_data"
@@ -160,6 +167,47 @@ def test_bad_calls(tmp_path: Path) -> None:
         recordio.MXIndexedRecordIO(tmp_path / "some.idx", path, "r").read_idx(0)
     with recordio.MXRecordIO(tmp_path / "w.rec", "w") as writer, pytest.raises(TypeError):
         pickle.dumps(writer)
+
+
+@pytest.mark.parametrize("wrong", ["text", 5, None, [1, 2]])
+def test_only_bytes_are_records(wrong: Any, tmp_path: Path) -> None:
+    with recordio.MXRecordIO(tmp_path / "w.rec", "w") as writer:
+        with pytest.raises(DTypeError, match="is not bytes"):
+            writer.write(wrong)
+        writer.write(bytearray(b"ab"))
+        writer.write(numpy.array([1, 2], "uint8"))
+    assert read(tmp_path / "w.rec") == [b"ab", b"\1\2"]
+    with pytest.raises(DTypeError, match="is not bytes"):
+        recordio.pack((0, 1.0, 0, 0), wrong)
+
+
+@pytest.mark.parametrize("header", [(0, 1.0), (0, [[1.0], [2.0]], 0, 0), (0, None, 0, 0)])
+def test_wrong_headers(header: Any) -> None:
+    with pytest.raises(ArgumentError, match="pack: "):
+        recordio.pack(header, b"")
+
+
+@pytest.mark.parametrize("shape", [(2, 2, 2), (2, 2, 4), (2, 2, 5), (0, 2, 3), (0, 2)])
+def test_pictures_that_cannot_be_packed(shape: Any) -> None:
+    pytest.importorskip("PIL")
+    for ending in ".jpg", ".png":
+        with pytest.raises(ShapeError, match=r"must be uint8 and \(H, W, 3\)"):
+            recordio.pack_img((0, 1.0, 0, 0), numpy.zeros(shape, "uint8"), img_fmt=ending)
+
+
+def header_of_a_png(wide: int, high: int) -> bytes:
+    """A file that says how large its picture is, and ends where the picture begins."""
+    found = b"\x89PNG\r\n\x1a\n"
+    for text in b"IHDR" + struct.pack(">IIBBBBB", wide, high, 8, 2, 0, 0, 0), b"IDAT":
+        found += struct.pack(">I", len(text) - 4) + text + struct.pack(">I", crc32(text))
+    return found
+
+
+def test_pictures_that_claim_to_be_huge() -> None:
+    pytest.importorskip("PIL")
+    for size in 60_000, 2**31 - 1:
+        with pytest.raises(DataFileError, match=r"decoded: .*exceeds"):
+            recordio.unpack_img(recordio.pack((0, 1.0, 0, 0), header_of_a_png(size, size)))
 
 
 def test_readers_in_several_processes(tmp_path: Path) -> None:

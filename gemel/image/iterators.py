@@ -16,7 +16,7 @@ from gemel.tracing.manners import as_nd
 
 
 class ImageIter(Batches):
-    """Batches (N, C, H, W) of augmented pictures.
+    """Batches (N, C, H, W) of augmented pictures, grey if `data_shape` (C, H, W) has one channel.
 
     They come from a record file (`path_imgrec`, with the index `path_imgidx`), or from files below
     `path_root` in a list: `path_imglist`, lines of number, labels and path, or `imglist`, rows of
@@ -45,7 +45,9 @@ class ImageIter(Batches):
         **settings: Any,
     ) -> None:
         if len(data_shape) != 3 or data_shape[0] not in (1, 3):
-            raise ShapeError(f"{type(self).__name__}: data_shape {data_shape} must be (3, H, W)")
+            raise ShapeError(
+                f"{type(self).__name__}: data_shape {data_shape} must be (3, H, W) or (1, H, W)"
+            )
         if not 0 <= part_index < num_parts:
             raise ValueError(
                 f"{type(self).__name__}: {part_index} is not below num_parts={num_parts}"
@@ -81,11 +83,18 @@ class ImageIter(Batches):
 
     def imdecode(self, s: bytes, name: str = "") -> Any:
         """Decode the bytes of a file; subclasses may read other formats."""
-        return imdecode(s, name=name)
+        return imdecode(s, flag=int(self.data_shape[0] == 3), name=name)
 
     def _batch(self, numbers: list[int], pad: int) -> DataBatch:
         samples = [self._sample(number) for number in numbers]
-        found = np.stack([self.augmentation_transform(picture) for picture, _ in samples])
+        pictures = [self.augmentation_transform(picture) for picture, _ in samples]
+        for each in pictures:
+            if each.shape[-1] != self.data_shape[0]:
+                raise ShapeError(
+                    f"{type(self).__name__}: the augmenters gave a picture {each.shape}, whose "
+                    f"channels are not those of data_shape {self.data_shape}"
+                )
+        found = np.stack(pictures)
         labels = np.array([_label(each, self.label_width) for _, each in samples], self._dtype)
         data, label = as_nd(([found.transpose(0, 3, 1, 2)], [labels]))
         return DataBatch(data, label, pad, numbers, None, self.provide_data, self.provide_label)
@@ -179,14 +188,16 @@ def ImageRecordIter(  # noqa: N802 -- MXNet's name
     preprocess_threads: int = 4,
     prefetch_buffer: int = 4,
 ) -> ImageIter:
-    """An `ImageIter` over a record file, whose pictures become (x - mean) / std * scale.
+    """An `ImageIter` over a record file, whose pictures become (x - mean) / std * scale; grey ones
+    (`data_shape` (1, H, W)) by `mean_r` and `std_r`.
 
     `preprocess_threads` and `prefetch_buffer` are accepted for old code: a `DataLoader` over an
     `ImageRecordDataset` has workers.
     """
+    some = slice(data_shape[0])
+    mean, std = np.array((mean_r, mean_g, mean_b)[some]), np.array((std_r, std_g, std_b)[some])
     changes = CreateAugmenter(
-        data_shape, max(resize, 0), rand_crop, False, rand_mirror,
-        np.array((mean_r, mean_g, mean_b)), np.array((std_r, std_g, std_b)) / scale,
+        data_shape, max(resize, 0), rand_crop, False, rand_mirror, mean, std / scale,
         inter_method=inter_method,
     )  # fmt: skip
     return ImageIter(

@@ -66,7 +66,9 @@ def _picture(data: Any, form: str | None, name: str) -> Any:
             f"{name}: not an image: no reader accepts {len(data)} bytes that begin with "
             f"{data[:8].hex() or 'none'} (byte 0)"
         ) from None
-    except (OSError, SyntaxError, ValueError) as error:
+    except (MemoryError, MissingPackageError):
+        raise
+    except Exception as error:  # Pillow's readers raise whatever they come across
         raise DataFileError(f"{name}: damaged or truncated at byte {len(data)}: {error}") from None
 
 
@@ -120,9 +122,11 @@ def encoded(img: Any, quality: int = 95, img_fmt: str = ".jpg", bgr: bool = Fals
     import numpy
 
     pixels = numpy.asarray(img.asnumpy() if hasattr(img, "asnumpy") else img)
-    if pixels.dtype != "uint8" or pixels.ndim not in (2, 3):
+    fits = pixels.ndim == 2 or (pixels.ndim == 3 and pixels.shape[2] in (1, 3))
+    if pixels.dtype != "uint8" or not fits or not pixels.size:
         raise ShapeError(
-            f"encoded: {pixels.dtype}{list(pixels.shape)} must be uint8 and (H, W, 3) or (H, W)"
+            f"encoded: {pixels.dtype}{list(pixels.shape)} must be uint8 and (H, W, 3), (H, W, 1) "
+            "or (H, W), and not empty"
         )
     if pixels.ndim == 3:
         pixels = pixels[..., 0] if pixels.shape[2] == 1 else pixels[..., :: -1 if bgr else 1]
