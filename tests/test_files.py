@@ -17,7 +17,7 @@ import pytest
 import gemel
 from gemel import gluon, np, npx
 from gemel.dtype import DTYPES
-from gemel.errors import MissingFileError, ParameterFileError
+from gemel.errors import ArgumentError, MissingFileError, ParameterFileError
 
 SHAPES: list[tuple[int, ...]] = [(), (0,), (3,), (2, 0, 3), (2, 3)]
 
@@ -93,6 +93,17 @@ def test_lists_and_numpys_arrays_are_saved(tmp_path: Path) -> None:
     first, second = npx.load(path)
     assert first.dtype == "int8"
     assert second.tolist() == [1.5, 2.5]
+    npx.save(path, numpy.ones((2, 3), "int8"))  # one array, not its rows
+    assert npx.load(path).tolist() == [[1] * 3] * 2
+    npx.save(path, {"a": np.ones(1)}.values())
+    assert [each.tolist() for each in npx.load(path)] == [[1]]
+
+
+@pytest.mark.parametrize("wrong", [{1: 0.0}, {b"a": 0.0}, {"\ud800": 0.0}, None, 5])
+def test_what_cannot_be_saved(wrong: Any, tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="save: "):
+        npx.save(str(tmp_path / "a"), wrong)
+    assert not os.listdir(tmp_path)
 
 
 def test_broken_files_say_what_is_wrong(tmp_path: Path) -> None:

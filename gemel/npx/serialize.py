@@ -23,7 +23,7 @@ from gemel.arrays.archives import appear, is_numpys, packed, unpacked
 from gemel.arrays.making import array_like, from_buffer
 from gemel.device import Device, as_device
 from gemel.dtype import DTYPES, MANNERS, DType, as_dtype
-from gemel.errors import ParameterFileError, unknown_name
+from gemel.errors import ArgumentError, ParameterFileError, unknown_name
 from gemel.ir.public import function, publish
 
 if TYPE_CHECKING:
@@ -62,7 +62,8 @@ def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
     """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: the one for NumPy
     mode after `set_np`, otherwise the legacy one.
 
-    `load` returns what was written: a dictionary, a list or an array.
+    `load` returns what was written: a dictionary, a list or an array. Raises `ArgumentError` for
+    names that are not text, and for what is neither arrays nor an array.
 
     The file appears complete or not at all: it is written under a temporary name and then renamed.
     If an array has failed, its error is raised here, before anything is written.
@@ -72,21 +73,30 @@ def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
 
 def parts(arr: Any) -> list[bytes]:
     """The bytes that `save` writes, in pieces."""
-    names = list(arr) if isinstance(arr, dict) else []
-    mark = _ALONE if isinstance(arr, _core.Array) else _CHECKED
-    if isinstance(arr, dict):
-        values = list(arr.values())
-    else:  # iterating over a single array would give its rows
-        values = [arr] if isinstance(arr, _core.Array) else list(arr)
+    names = _names(arr) if isinstance(arr, dict) else []
+    alone = hasattr(arr, "shape")  # iterating over a single array would give its rows
+    if not alone and not hasattr(arr, "__iter__"):
+        raise ArgumentError(
+            f"save: a {type(arr).__name__} is neither an array nor a list or dictionary of arrays"
+        )
+    mark = _ALONE if alone else _CHECKED
+    values = [arr] if alone else list(arr.values() if isinstance(arr, dict) else arr)
     found = [pack("<Q", len(values))]
     for value in values:
         found += _array_parts(array_like(value))
     found.append(pack("<Q", len(names)))
-    for name in names:
-        encoded = name.encode()
+    for encoded in names:
         found += [pack("<Q", len(encoded)), encoded]
     head = pack("<QQ", _MAGIC, mark << 32 | _checksum(found))
     return [head, *found]
+
+
+def _names(arrays: dict[Any, Any]) -> list[bytes]:
+    """The names of arrays, encoded. Raises `ArgumentError`."""
+    for name in arrays:
+        if not isinstance(name, str) or any("\ud800" <= c <= "\udfff" for c in name):
+            raise ArgumentError(f"save: the name {name!r} must be text that UTF-8 can encode")
+    return [name.encode() for name in arrays]
 
 
 @function(public="npx")
@@ -378,12 +388,15 @@ class _Reader:
                     f"contains a sparse array (storage type {storage}); only dense arrays can be "
                     "read"
                 )
-            shape = self.shape("q", self.number("i", "the number of dimensions"))
+            ndim = self.number("i", "the number of dimensions")
+            if magic == _V3 and ndim == -1:  # of unknown shape
+                self.fail(f"contains an array without a value before byte {self.position}")
+            shape = self.shape("q", ndim)
         elif magic == _V1:
             shape = self.shape("q", self.number("i", "the number of dimensions"))
         else:
             shape = self.shape("I", magic)  # in the oldest files this is the number of dimensions
-        if magic != _V3 and not shape:
+        if (magic != _V3 and not shape) or (magic == _V3 and -1 in shape):
             self.fail(f"contains an array without a value before byte {self.position}")
         self.take(8, "an array's device")
         dtype = self.dtype(self.number("i", "an array's dtype"))
