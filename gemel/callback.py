@@ -10,9 +10,18 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from gemel.errors import ArgumentError
+
 
 def _measured(metric: Any) -> str:
     return "".join(f"\t{name}={value:f}" for name, value in metric.get_name_value())
+
+
+def _checked(what: str, value: Any) -> Any:
+    """A number of batches. Raises `ArgumentError` unless it is positive."""
+    if not value > 0:
+        raise ArgumentError(f"{what}={value!r} must be positive")
+    return value
 
 
 class Speedometer:
@@ -20,7 +29,7 @@ class Speedometer:
 
     def __init__(self, batch_size: int, frequent: int = 50, auto_reset: bool = True) -> None:
         self.batch_size = batch_size
-        self.frequent = frequent
+        self.frequent = _checked("Speedometer: frequent", frequent)
         self.auto_reset = auto_reset
         self._start: float | None = None
         self._last = 0
@@ -49,7 +58,7 @@ class ProgressBar:
     """Logs how many of `total` batches are done, as a bar of `length` characters."""
 
     def __init__(self, total: int, length: int = 80) -> None:
-        self.total = total
+        self.total = _checked("ProgressBar: total", total)
         self.length = length
 
     def __call__(self, param: Any) -> None:
@@ -71,6 +80,7 @@ class LogValidationMetricsCallback:
 
 def log_train_metric(period: int, auto_reset: bool = False) -> Callable[[Any], None]:
     """A callback that logs the metric every `period` batches."""
+    _checked("log_train_metric: period", period)
 
     def call(param: Any) -> None:
         if param.nbatch % period == 0 and param.eval_metric is not None:

@@ -64,13 +64,17 @@ def print_summary(
     `shape` has the shapes of inputs by name; without it, shapes and parameters are unknown and not
     printed. Parameters are the variables without a shape there, each counted at its first use;
     running statistics and labels do not count. `positions` are the ends of columns, in characters
-    or as fractions of `line_length`. Raises `TypeError` for anything but a symbol, and `ShapeError`
-    if the shapes do not determine all others.
+    or as fractions of `line_length`. Raises `TypeError` for anything but a symbol, `ShapeError` if
+    the shapes do not determine all others, and `ArgumentError` for what are no shapes or ends.
     """
     if not isinstance(symbol, Symbol):
         raise TypeError(
             f"print_summary: {type(symbol).__name__} is not a Symbol; see Block.summary"
         )
+    if len(positions) != len(COLUMNS):
+        raise ArgumentError(f"print_summary: positions {positions} must be {len(COLUMNS)} ends")
+    if not (shape is None or isinstance(shape, Mapping)):
+        raise ArgumentError(f"print_summary: shape is {shape!r}; give shapes by names of inputs")
     known = None if shape is None else _Shapes(symbol, shape)
     ends = [int(line_length * each) if positions[-1] <= 1 else int(each) for each in positions]
     rule = "_" * line_length

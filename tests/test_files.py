@@ -15,7 +15,7 @@ import numpy
 import pytest
 
 import gemel
-from gemel import gluon, np, npx
+from gemel import gluon, np, npx, profiler
 from gemel.dtype import DTYPES
 from gemel.errors import ArgumentError, MissingFileError, ParameterFileError
 
@@ -156,7 +156,16 @@ WRITERS: dict[str, Callable[[str], Any]] = {
     "save_parameters": lambda path: _layer().save_parameters(path),
     "Symbol.save": lambda path: (gemel.sym.var("x") * 2).save(path),
     "save_states": lambda path: gluon.Trainer(_layer().collect_params(), "adam").save_states(path),
+    "profiler.dump": lambda path: _dumped(path),
 }
+
+
+def _dumped(path: str) -> None:
+    profiler.set_config(filename=path)
+    try:
+        profiler.dump()
+    finally:
+        profiler.set_config(filename="profile.json")
 
 
 def _layer() -> Any:
@@ -179,6 +188,22 @@ def test_folders_that_cannot_be_written(name: str, tmp_path: Path) -> None:
         WRITERS[name](path)
     assert ".part" not in str(caught.value) and str(tmp_path / "taken") in str(caught.value)
     assert sorted(os.listdir(tmp_path)) == ["taken.npy", "taken.npz"]
+
+
+READERS: dict[str, Callable[[str], Any]] = {
+    "npx.load": npx.load,
+    "np.load": np.load,
+    "gemel.load": gemel.load,
+    "sym.load": gemel.sym.load,
+    "load_parameters": lambda path: gluon.nn.Dense(1).load_parameters(path),
+    "SymbolBlock.imports": lambda path: gluon.SymbolBlock.imports(path, ["data"]),
+}
+
+
+@pytest.mark.parametrize("name", READERS)
+def test_files_that_are_not_there(name: str, tmp_path: Path) -> None:
+    with pytest.raises(MissingFileError, match=r"none does not exist"):
+        READERS[name](str(tmp_path / "none"))
 
 
 def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path) -> None:

@@ -425,3 +425,16 @@ def test_casts_that_are_not_allowed() -> None:
         mx.compile(lambda x: x.astype("int32", casting="safe"))(np.ones(1))
     with pytest.raises(TypeError, match="unknown keyword"):
         np.add(x1=np.ones(1), x3=1)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: mx.callback.Speedometer(4, 0),
+        lambda: mx.callback.ProgressBar(0),
+        lambda: mx.callback.log_train_metric(-1),
+    ],
+)
+def test_callbacks_for_no_batches(call: Any) -> None:
+    with pytest.raises(ArgumentError, match="must be positive"):
+        call()

@@ -21,6 +21,7 @@ import gemel
 from gemel import autograd, gluon, np
 from gemel.errors import (
     GemelError,
+    MissingFileError,
     ShapeError,
     SymbolFileError,
     TraceError,
@@ -371,7 +372,7 @@ def test_files_that_are_none(tmp_path: Path) -> None:
         path.write_bytes(content)
         with pytest.raises(SymbolFileError, match="ONNX file"):
             gemel.onnx.load(path)
-    with pytest.raises(FileNotFoundError, match="is not there"):
+    with pytest.raises(MissingFileError, match=r"onnx\.load: .* does not exist"):
         gemel.onnx.load(tmp_path / "nothing.onnx")
 
 

@@ -14,7 +14,7 @@ from test_onnx_export import check, onnx
 
 import gemel
 from gemel import np, npx
-from gemel.errors import ExportWarning
+from gemel.errors import ExportError, ExportWarning, ShapeError
 from gemel.gluon import nn
 
 POSITIONS = np.array([7, -9, 1], dtype="int32")
@@ -178,6 +178,16 @@ def test_pools_are_for_images_of_any_size(name: str, tmp_path: Path) -> None:
         x = images(2, first)
         check(path, net, x)
         numpy.testing.assert_allclose(again(x), net(x), 1e-5)
+
+
+def test_arguments_of_the_export(tmp_path: Path) -> None:
+    program = gemel.compile(lambda x: x + 1)
+    program(drawn(2, 3))
+    for wrong in 5, "all", [5]:
+        with pytest.raises(ShapeError, match="dynamic"):
+            gemel.onnx.export(program, tmp_path / "f.onnx", dynamic=wrong)  # type: ignore[arg-type]
+    with pytest.raises(ExportError, match="opset '18'"):
+        gemel.onnx.export(program, tmp_path / "f.onnx", opset="18")  # type: ignore[arg-type]
 
 
 def dims(path: str) -> list[Any]:

@@ -112,6 +112,9 @@ def test_refused() -> None:
         mx.viz.print_summary(mx.gluon.nn.HybridSequential())
     with pytest.raises(TypeError, match="not a Symbol"):
         mx.viz.plot_network([])
+    for wrong in {"positions": (0.5, 1.0)}, {"shape": [(1, 2)]}:
+        with pytest.raises(ArgumentError, match="print_summary: "):
+            mx.viz.print_summary(network(), **wrong)  # type: ignore[arg-type]
     with pytest.raises(ShapeError, match="do not determine that of"):
         mx.viz.print_summary(network(), {})
     twice = sym.relu(sym.relu(sym.var("data"), name="same"), name="same")

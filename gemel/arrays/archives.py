@@ -154,6 +154,16 @@ def _mode(path: str) -> int | None:
 # --- reading --------------------------------------------------------------------------------
 
 
+def contents(what: str, path: str) -> bytes:
+    """The bytes of a file that `what` reads. Raises `MissingFileError`, and for other failures the
+    system's `OSError`."""
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except FileNotFoundError:
+        raise MissingFileError(f"{what}: {path} does not exist") from None
+
+
 def is_numpys(content: bytes) -> bool:
     """Whether a file begins like a NumPy file."""
     return content.startswith((MAGIC, *ZIP))
@@ -213,4 +223,13 @@ def _array(path: str, content: bytes, device: Device) -> Array:
         raise ParameterFileError(f"{path}: {reason}") from None
 
 
-__all__ = ["Archive", "appear", "is_numpys", "packed", "save", "savez", "savez_compressed"]
+__all__ = [
+    "Archive",
+    "appear",
+    "contents",
+    "is_numpys",
+    "packed",
+    "save",
+    "savez",
+    "savez_compressed",
+]

@@ -14,7 +14,7 @@ from struct import pack, unpack_from
 from typing import Any
 from zlib import crc32
 
-from gemel.arrays.archives import appear
+from gemel.arrays.archives import appear, contents
 from gemel.device import as_device
 from gemel.errors import ExportError, GemelError, ShapeError, SymbolFileError
 from gemel.export.rules import Rules, structure_of
@@ -138,11 +138,10 @@ def load(path: Any, device: Any = None, ctx: Any = None) -> Loaded:
     trained or saved again.
 
     Raises `SymbolFileError`, naming the field and the position, for a file that is damaged,
-    truncated or not a program file.
+    truncated or not a program file, and `MissingFileError` if there is none.
     """
     source = os.fspath(path)
-    with open(source, "rb") as file:
-        content = file.read()
+    content = contents("gemel.load", source)
 
     def damaged(problem: str) -> SymbolFileError:
         return SymbolFileError(f"program file {source}: {problem}")

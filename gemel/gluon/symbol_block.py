@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel.arrays.archives import appear
 from gemel.device import as_device
-from gemel.errors import ExportError, ExportWarning, ShapeError, unknown_name
+from gemel.errors import ArgumentError, ExportError, ExportWarning, ShapeError, unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Parameter
@@ -240,6 +240,8 @@ def _listed(value: Any) -> list[Any]:
 
 
 def _name(value: Any) -> str:
+    if not isinstance(value, (str, Symbol)):
+        raise ArgumentError(f"SymbolBlock: the input {value!r} must be a name or a symbol")
     return value if isinstance(value, str) else str(value.name)
 
 

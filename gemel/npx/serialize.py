@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from gemel import _core
-from gemel.arrays.archives import appear, is_numpys, packed, unpacked
+from gemel.arrays.archives import appear, contents, is_numpys, packed, unpacked
 from gemel.arrays.making import array_like, from_buffer
 from gemel.device import Device, as_device
 from gemel.dtype import DTYPES, MANNERS, DType, as_dtype
@@ -117,15 +117,15 @@ def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | 
     array.
 
     Supports MXNet's formats, old and new, and NumPy's (.npy, .npz). Raises `ParameterFileError`,
-    naming the field and the position, for a file that is damaged, truncated or in another format.
+    naming the field and the position, for a file that is damaged, truncated or in another format,
+    and `MissingFileError` if there is none.
 
     >>> npx.save("weights", {"w": np.ones((2,))})
     >>> npx.load("weights")
     """
     path = os.fspath(file)
-    with open(path, "rb") as opened:
-        content = opened.read()
-    found: dict[str, ndarray] | list[ndarray] | ndarray = read(path, content, device)
+    found: dict[str, ndarray] | list[ndarray] | ndarray
+    found = read(path, contents("load", path), device)
     return found
 
 

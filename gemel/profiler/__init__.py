@@ -23,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gemel.arrays.archives import appear
 from gemel.errors import ArgumentError, unknown_name
 from gemel.profiler import table
 from gemel.profiler.annotations import (
@@ -148,8 +149,7 @@ def dump(finished: bool = True, profile_process: str = "worker") -> str:
         set_state("stop")
     trace, recording = _profiler.collect(), _profiler.recording
     events = trace_events(trace, recording.notes, recording.slices(), recording.labels())
-    with open(_profiler.filename, "w", encoding="utf-8") as file:
-        json.dump(events, file)
+    appear(_profiler.filename, [json.dumps(events).encode()])
     return _profiler.filename
 
 

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from gemel.arrays.archives import appear
 from gemel.errors import unknown_name
 from gemel.profiler.records import Edge, Operation, Trace, device_name
 
@@ -128,8 +129,7 @@ class StepGraph:
         writers = {".svg": self.to_svg, ".json": self.to_json}
         if ending not in writers:
             raise unknown_name("ending of a graph's file", ending, writers)
-        with open(path, "w", encoding="utf-8") as file:
-            file.write(writers[ending]())
+        appear(os.fspath(path), [writers[ending]().encode()])
 
     def _repr_svg_(self) -> str:
         return self.to_svg()

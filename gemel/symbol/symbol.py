@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from gemel.arrays.archives import appear
+from gemel.arrays.archives import appear, contents
 from gemel.errors import (
     ArrayIndexError,
     SymbolFileError,
@@ -398,10 +398,9 @@ def load_json(text: str) -> Symbol:
 
 
 def load(fname: Any) -> Symbol:
-    """The symbol in a file of MXNet's or gemel's. Raises `SymbolFileError`."""
+    """The symbol in a file of MXNet's or gemel's. Raises `SymbolFileError`, `MissingFileError`."""
     path = os.fspath(fname)
-    with open(path, "rb") as file:
-        content = file.read()
+    content = contents("sym.load", path)
     try:
         text = content.decode()
     except UnicodeDecodeError as error:

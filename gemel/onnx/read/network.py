@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel import np
 from gemel.device import as_device
-from gemel.errors import ShapeError, SymbolFileError
+from gemel.errors import MissingFileError, ShapeError, SymbolFileError
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Parameter
 from gemel.onnx.read.graph import Graph, Node, Reader
@@ -30,10 +30,10 @@ def load(path: Any, device: Any = None, ctx: Any = None) -> Network:
 
 
 def read(source: str) -> Any:
-    """The model in a file. Raises `SymbolFileError`."""
+    """The model in a file. Raises `SymbolFileError`, `MissingFileError`."""
     package = onnx()
     if not os.path.exists(source):
-        raise FileNotFoundError(f"onnx.load: {source} is not there")
+        raise MissingFileError(f"onnx.load: {source} does not exist")
     try:
         model = package.load(source)
     except (*_refusals(), package.checker.ValidationError, ValueError, TypeError) as error:

@@ -58,8 +58,8 @@ def export(net: Any, path: Any, *, opset: int = OPSET, dynamic: bool | Sequence[
 
 def _check_opset(opset: int) -> None:
     latest = onnx("defs").onnx_opset_version()
-    if not OLDEST <= opset <= latest:
-        raise ExportError(f"onnx.export: opset {opset} must be between {OLDEST} and {latest}")
+    if not isinstance(opset, int) or not OLDEST <= opset <= latest:
+        raise ExportError(f"onnx.export: opset {opset!r} must be between {OLDEST} and {latest}")
 
 
 def _called(net: Any) -> tuple[Any, Arguments, Sequence[str]]:
@@ -91,10 +91,16 @@ def _held(given: Arguments, dynamic: bool | Sequence[Any]) -> set[str]:
     arrays = given.arrays
     if dynamic is True:
         return set()
+    if dynamic is not False and not isinstance(dynamic, (list, tuple)):
+        raise ShapeError(
+            f"onnx.export: dynamic is {dynamic!r}; give True, False or a list of shapes"
+        )
     shapes: Sequence[Any] = [x.shape for x in arrays] if dynamic is False else dynamic
     had = [tuple(x.shape) for x in arrays]
     fits = len(shapes) == len(arrays) and all(
-        len(shape) == len(of) and all(n is None or n == m for n, m in zip(shape, of, strict=True))
+        isinstance(shape, (list, tuple))
+        and len(shape) == len(of)
+        and all(n is None or n == m for n, m in zip(shape, of, strict=True))
         for shape, of in zip(shapes, had, strict=True)
     )
     if not fits:
