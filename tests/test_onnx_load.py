@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import importlib
+import itertools
 import pkgutil
 import re
 import warnings
@@ -170,6 +171,38 @@ def test_convolutions_that_say_no_padding(auto: str, tmp_path: Path) -> None:
     model = model_of([node], [("x", (2, 3, 8, 7))], [("y", None)], w=w.asnumpy())
     (expected,) = ReferenceEvaluator(model).run(None, {"x": x.asnumpy()})
     numpy.testing.assert_allclose(loaded(model, tmp_path)(x).asnumpy(), expected, 1e-4, 1e-5)
+
+
+@pytest.mark.parametrize("far", [2**31 - 1, 2**40, 2**63 - 1])
+def test_slices_to_and_from_far_beyond_the_axis(far: int, tmp_path: Path) -> None:
+    x = np.arange(6.0)
+    for start, stop in itertools.product((-far, -2, 1, far), (-far, 2, far)):
+        for step in 1, 2, -1:
+            given = {"s": [start], "e": [stop], "a": [0], "t": [step]}
+            node = helper.make_node("Slice", ["x", *given], ["y"])
+            net = loaded(model_of([node], [("x", (6,))], [("y", None)], **given), tmp_path)
+            assert net(x).tolist() == list(range(6))[start:stop:step]
+
+
+def test_the_corners_of_resized_pictures_stay(tmp_path: Path) -> None:
+    """49 * (1 / 49) is below 1 and was rounded down."""
+    how = {"mode": "nearest", "nearest_mode": "floor"}
+    how["coordinate_transformation_mode"] = "align_corners"
+    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], **how)
+    sizes = {"sizes": numpy.array([1, 1, 50])}
+    net = loaded(model_of([node], [("x", (1, 1, 2))], [("y", None)], **sizes), tmp_path)
+    assert net(np.array([[[3.0, 4.0]]])).tolist() == [[[3.0] * 49 + [4.0]]]
+
+
+def test_transposed_windows_that_are_shorter_than_their_stride(tmp_path: Path) -> None:
+    """As ONNX Runtime: nothing is padded; the result was cut at the wrong end."""
+    for auto in "SAME_UPPER", "SAME_LOWER":
+        node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[3], auto_pad=auto)
+        model = model_of(
+            [node], [("x", (1, 1, 3))], [("y", None)], w=numpy.full((1, 1, 1), 2.0, "f")
+        )
+        found = loaded(model, tmp_path)(np.array([[[1.0, 2.0, 3.0]]]))
+        assert found.tolist() == [[[2, 0, 0, 4, 0, 0, 6]]]
 
 
 # --- round trips ----------------------------------------------------------------------------

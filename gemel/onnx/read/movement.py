@@ -105,16 +105,18 @@ def _(
 
 
 def _within(part: slice, extent: Any) -> slice:
-    """Convert a slice from ONNX's form, where an end far beyond the axis means its end."""
-    start, stop = part.start, part.stop
-    far = 2**31 - 1
+    """Convert a slice from ONNX's form, where a number far beyond the axis means its end on that
+    side."""
+    start, stop, far = part.start, part.stop, 2**31 - 1
+    forwards = (part.step or 1) > 0
+    ahead = far if forwards else -far  # in the direction of the step
     if type(stop) is int and abs(stop) >= far:
-        stop = None
+        stop = None if (stop > 0) == forwards else -ahead
     if isinstance(stop, Dim) and same_for_all(stop, extent):
         stop = None
     if type(start) is int and abs(start) >= far:
-        start = None
-    if start == 0 and type(start) is int and (part.step or 1) > 0:
+        start = ahead if (start > 0) == forwards else None
+    if start == 0 and type(start) is int and forwards:
         start = None
     return slice(start, stop, part.step)
 

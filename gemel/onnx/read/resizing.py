@@ -17,7 +17,7 @@ PLACES = {
         n / 2 * (1 - int(m) / m) + (at + 0.5) / scale - 0.5
     ),
     "pytorch_half_pixel": lambda at, scale, n, m: (at + 0.5) / scale - 0.5 if m > 1 else at * 0.0,
-    "align_corners": lambda at, scale, n, m: at * ((n - 1) / (m - 1)) if m > 1 else at * 0.0,
+    "align_corners": lambda at, scale, n, m: at * (n - 1) / (m - 1) if m > 1 else at * 0.0,
     "asymmetric": lambda at, scale, n, m: at / scale,
 }
 ROUNDINGS = {

@@ -97,6 +97,8 @@ def _(node: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         wanted = wanted or [n * s for n, s in zip(x.shape[2:], stride, strict=True)]
         for axis, (n, m) in enumerate(zip(whole, wanted, strict=True)):
             total = int(n + more[axis] - m)
+            if auto.startswith("SAME"):  # windows shorter than the stride need none
+                total = max(total, 0)
             half = total // 2
             before[axis], after[axis] = (
                 (half, total - half) if auto == "SAME_UPPER" else (total - half, half)
