@@ -17,12 +17,13 @@ from server_jobs import QUICK, SECRET, Link, job
 from gemel import _core, autograd, device, kvstore, np, npx, optimizer
 from gemel.device import cpu, gpu
 from gemel.errors import (
+    ArgumentError,
+    DTypeError,
     GemelError,
     KeyShapeError,
     KVStoreError,
     LeftOutError,
     PortTakenError,
-    ProtocolError,
     RankTakenError,
     SecretError,
     ServerLostError,
@@ -268,8 +269,15 @@ def test_wrong_use_is_refused_where_it_happens() -> None:
             store.set_updater(lambda *arrays: None)
         with pytest.raises(GemelError, match="compressed"):
             store.set_gradient_compression({"type": "2bit"})
-        with pytest.raises(ProtocolError, match=r"bool.* cannot be sent"):
+        for given in (["2bit"], None):
+            with pytest.raises(ArgumentError, match="not a dictionary"):
+                store.set_gradient_compression(given)
+        with pytest.raises(UnknownNameError, match="'kind'"):
+            store.set_gradient_compression({"kind": "none"})
+        with pytest.raises(DTypeError, match=r"'b' is bool\[3\]"):
             store.init("b", np.zeros((3,), dtype="bool"))
+        with pytest.raises(ArgumentError, match="key of type str cannot be sent"):
+            store.init("\ud800", np.zeros((3,)))
 
 
 def test_workers_that_disagree_about_the_rate() -> None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from server_jobs import Link, ServerThread, job
+from server_jobs import QUICK, Link, ServerThread, job
 
 from gemel import np
+from gemel.errors import WaitLimitError
 from gemel.kvstore.server import client
 from gemel.kvstore.server.entries import MOST_AHEAD
 from gemel.kvstore.server.errands import Turns
@@ -56,6 +58,27 @@ def test_a_worker_that_is_many_rounds_ahead(rule: str, comes: bool) -> None:
 
         expected = [[3.0 * (MANY - 1)] * 3, [3.0]]
         assert made.each(work) == [expected, expected, expected if comes else None]
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_a_push_without_rounds_before_the_value_is_given(comes: bool) -> None:
+    """It waits for worker 0's value, and a pull after it has the push in it."""
+    with job(2, limits=replace(QUICK, wait=2.0)) as made:
+        stores = [made.store(rank, "dist_async") for rank in range(2)]
+        out = np.zeros((3,))
+        stores[1].init("w", out)
+        stores[1].push("w", np.full((3,), 7.0))
+        stores[1].pull("w", out)
+        until = time.monotonic() + 10
+        thread = made.servers[0]
+        while time.monotonic() < until and not (thread.server and thread.server._early):
+            time.sleep(0.01)
+        if not comes:
+            with pytest.raises(WaitLimitError, match="since worker 0 has not arrived"):
+                out.wait_to_read()
+            return
+        stores[0].init("w", np.ones((3,)))
+        assert out.tolist() == [7, 7, 7]
 
 
 def test_pushes_wait_for_values_that_servers_do_not_keep_for_long() -> None:

@@ -11,10 +11,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gemel.errors import KVStoreError, ProtocolError
+from gemel.errors import ArgumentError, DTypeError, KVStoreError, ProtocolError, ShapeError
 from gemel.kvstore.server import protocol
 from gemel.kvstore.server.entries import declared
-from gemel.kvstore.server.protocol import Decoder, Kind, Message, array_message, encode
+from gemel.kvstore.server.protocol import (
+    Decoder,
+    Kind,
+    Message,
+    array_message,
+    check_sendable,
+    encode,
+)
 from gemel.kvstore.server.split import key_name, key_number, pieces_of
 from gemel.kvstore.server.state import State
 from gemel.kvstore.server.updates import build
@@ -167,7 +174,8 @@ def test_random_texts_are_refused() -> None:
             build({"name": draw.choice(pieces), "settings": draw.choice(pieces)})
 
 
-@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b"1", b'{"a":NaN'])
+@pytest.mark.parametrize("text", [b"", b"[]", b"{", b"\xff", b"[" * 100_000, b"1", b'{"a":NaN',
+                                  b'{"proof": "\\ud800"}', b'{"a": [{"\\udfff": 1}]}'])  # fmt: skip
 def test_texts_that_are_no_objects(text: bytes) -> None:
     with pytest.raises(ProtocolError, match=r"not (a )?JSON"):
         Message(Kind.HELLO, body=text).values()
@@ -207,6 +215,22 @@ def test_pieces_cover_the_array(size: int, servers: int) -> None:
 def test_small_keys_are_spread() -> None:
     homes = [pieces_of(key_name(key), 10, 4, 100)[0].server for key in range(400)]
     assert min(homes.count(server) for server in range(4)) > 60
+
+
+def test_keys_that_cannot_be_sent() -> None:
+    for key in ("\ud800", "k" * 1001, 10**1000, 10**5000):
+        with pytest.raises(ArgumentError, match="at most 1000 characters"):
+            key_name(key)
+
+
+@pytest.mark.parametrize(
+    ("shape", "dtype", "said"),
+    [((3,), "bool", r"'w' is bool\[3\]"), ((), "complex64", "keep no complex64"),
+     ((1,) * 9, "float32", "at most 8 dimensions")],
+)  # fmt: skip
+def test_arrays_that_cannot_be_sent(shape: tuple[int, ...], dtype: str, said: str) -> None:
+    with pytest.raises((DTypeError, ShapeError), match=said):
+        check_sendable("w", shape, dtype)
 
 
 def test_keys_of_other_types_are_other_keys() -> None:

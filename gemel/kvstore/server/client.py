@@ -25,12 +25,13 @@ from gemel.errors import (
     WaitLimitError,
     WorldError,
 )
+from gemel.kvstore import compression
 from gemel.kvstore.base import KVStore, alike_key, pairs
 from gemel.kvstore.local import LocalStore
 from gemel.kvstore.server.connection import Connection
 from gemel.kvstore.server.errands import Errands, end
 from gemel.kvstore.server.key import Fetch, Key
-from gemel.kvstore.server.protocol import Kind, Message, text_message
+from gemel.kvstore.server.protocol import Kind, Message, check_sendable, text_message
 from gemel.kvstore.server.settings import WorkerSettings, from_environment
 from gemel.kvstore.server.split import key_name, pieces_of
 from gemel.kvstore.server.updates import describe, numbers_for
@@ -199,7 +200,8 @@ class ServerStore(KVStore):
         """Initialize each key with rank 0's value. A key that the servers already have keeps its
         value.
 
-        Raises `KeyShapeError` if workers disagree about shape or dtype.
+        Raises `KeyShapeError` if workers disagree about shape or dtype, `DTypeError`, `ShapeError`
+        and `ArgumentError` for a dtype, number of dimensions or key that cannot be sent.
         """
         for one, values in pairs(key, value):
             with self._declaring:
@@ -208,6 +210,7 @@ class ServerStore(KVStore):
                     continue
                 dtype = values[0].dtype.twin.name
                 name, shape = key_name(one), tuple(values[0].shape)
+                check_sendable(one, shape, dtype)
                 count = len(self._connections)
                 pieces = pieces_of(name, values[0].size, count, self.settings.piece)
                 made = Key(name, shape, dtype, pieces, self._rounds, self.settings.staleness)
@@ -387,8 +390,11 @@ class ServerStore(KVStore):
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """Not supported, unless the type is "none": servers sum uncompressed arrays."""
-        if compression_params.get("type", "none") != "none":
-            raise GemelError("kvstore: parameter servers do not accept compressed gradients")
+        if compression.create(compression_params) is not None:
+            raise GemelError(
+                "kvstore: parameter servers do not accept compressed gradients; leave out the "
+                "compression, or use dist_sync over MPI"
+            )
 
     def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
         """Refused: the states are in the servers' snapshots."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel.errors import KeyShapeError, ProtocolError, WorldError
 from gemel.kvstore.server.protocol import DTYPES, MOST_BYTES, MOST_DIMENSIONS
-from gemel.kvstore.server.split import key_number
+from gemel.kvstore.server.split import MOST_NAME, key_number
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -95,8 +95,11 @@ class Entry:
         return True
 
     def is_early(self, sequence: int) -> bool:
-        """Whether a push belongs to a round so far ahead that it has to wait for others to end."""
-        return self.rounds and sequence > self.version + MOST_AHEAD
+        """Whether a push has to wait: its round is so far ahead that others have to end first, or,
+        without rounds, there is no value yet that it could update."""
+        if self.rounds:
+            return sequence > self.version + MOST_AHEAD
+        return self.value is None
 
     def begin_anew(self, workers: int) -> None:
         """Continue from the value with this many workers; the next round has no pushes yet."""
@@ -128,7 +131,7 @@ def declared(number: int, values: Mapping[str, Any]) -> Entry:
     """The entry that a worker declares. Raises `ProtocolError` for invalid fields."""
     name, piece, shape = values.get("name"), values.get("piece"), values.get("shape")
     dtype, staleness = values.get("dtype"), values.get("staleness")
-    named = isinstance(name, str) and len(name) <= 1024 and _whole(piece, 1 << 16)
+    named = isinstance(name, str) and len(name) <= MOST_NAME and _whole(piece, 1 << 16)
     if not named or key_number(str(name), int(piece or 0)) != number:
         raise ProtocolError(f"DECLARE: {name!r}, piece {piece!r} does not have number {number}")
     sized = isinstance(shape, list) and len(shape) <= MOST_DIMENSIONS

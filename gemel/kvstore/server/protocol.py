@@ -26,13 +26,13 @@ import json
 import socket
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from math import isfinite, prod
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import ProtocolError
+from gemel.errors import DTypeError, ProtocolError, ShapeError
 
 if TYPE_CHECKING:
     import numpy
@@ -120,6 +120,8 @@ class Message:
         """The JSON object it carries. Raises `ProtocolError`."""
         try:
             found = json.loads(bytes(self.body).decode("utf-8"))
+            # JSON may escape half of a surrogate pair, and such a text cannot be encoded again.
+            json.dumps(found, ensure_ascii=False).encode("utf-8")
         except (ValueError, RecursionError) as error:
             raise ProtocolError(f"{self.kind.name}: its text is not JSON: {error}") from None
         if not isinstance(found, dict):
@@ -141,6 +143,20 @@ def array_message(kind: Kind, array: Any, **fields: Any) -> Message:
     dense = numpy.ascontiguousarray(array, array.dtype.newbyteorder("<"))
     body = dense.reshape(-1).view(numpy.uint8).data
     return Message(kind, shape=tuple(array.shape), dtype=array.dtype.name, body=body, **fields)
+
+
+def check_sendable(key: Any, shape: Sequence[int], dtype: str) -> None:
+    """Raise `DTypeError` or `ShapeError` if servers cannot keep such an array."""
+    if dtype not in DTYPES:
+        raise DTypeError(
+            f"kvstore: key {key!r} is {dtype}{list(shape)}, but servers keep no {dtype}; convert "
+            f"it to one of {', '.join(DTYPES)}"
+        )
+    if len(shape) > MOST_DIMENSIONS:
+        raise ShapeError(
+            f"kvstore: key {key!r} is {dtype}{list(shape)}, but servers keep at most "
+            f"{MOST_DIMENSIONS} dimensions; reshape it"
+        )
 
 
 def encode(message: Message) -> tuple[bytes, Any]:
@@ -331,6 +347,7 @@ __all__ = [
     "Kind",
     "Message",
     "array_message",
+    "check_sendable",
     "encode",
     "exactly",
     "proof",

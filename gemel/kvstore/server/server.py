@@ -63,7 +63,7 @@ class Server:
         self._strangers: set[Connection] = set()
         self._waiting: dict[int, list[tuple[Connection, Message]]] = {}
         #: Pushes, by key, from workers that are too far ahead; they are taken when the others catch
-        #: up.
+        #: up, or worker 0 has given the value.
         self._early: dict[int, list[tuple[Connection, Message]]] = {}
         self._taking = False
         #: When each rank was last heard, and which ranks have ever been heard.
@@ -296,7 +296,7 @@ class Server:
         self._take_early(list(self._early) if everywhere else [message.key])
 
     def _is_early(self, rank: int, message: Message) -> bool:
-        """Whether a push has to wait because the others are many rounds behind."""
+        """Whether a push has to wait for other workers (`Entry.is_early`)."""
         if message.kind != Kind.PUSH or rank in self.state.gone:
             return False
         return self.state.entry(rank, message.key).is_early(message.sequence)

@@ -7,6 +7,12 @@ import zlib
 from dataclasses import dataclass
 from typing import Any
 
+from gemel.errors import ArgumentError
+
+#: The most characters of a key, and of its name, which also has the type.
+MOST_KEY = 1000
+MOST_NAME = 1024
+
 
 @dataclass(frozen=True)
 class Piece:
@@ -19,8 +25,19 @@ class Piece:
 
 
 def key_name(key: Any) -> str:
-    """The key as text: 3 and "3" are different keys."""
-    return f"{type(key).__name__}:{key}"
+    """The key as text: 3 and "3" are different keys. Raises `ArgumentError` if it cannot be
+    sent."""
+    try:
+        text = f"{key}"
+        text.encode()
+        if len(text) <= MOST_KEY:
+            return f"{type(key).__name__}:{text}"
+    except ValueError:  # half of a surrogate pair, or more digits than Python prints
+        pass
+    raise ArgumentError(
+        f"kvstore: a key of type {type(key).__name__} cannot be sent to servers; a key must be "
+        f"Unicode text, or a whole number, of at most {MOST_KEY} characters"
+    )
 
 
 def key_number(name: str, piece: int) -> int:
@@ -49,4 +66,4 @@ def pieces_of(name: str, size: int, servers: int, most: int) -> list[Piece]:
     ]
 
 
-__all__ = ["Piece", "key_name", "key_number", "pieces_of"]
+__all__ = ["MOST_NAME", "Piece", "key_name", "key_number", "pieces_of"]

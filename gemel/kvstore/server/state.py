@@ -122,10 +122,6 @@ class State:
             entry.last[rank] = message.sequence
             self._finish(message.key, entry)
         else:
-            if entry.value is None:
-                raise UnknownKeyError(
-                    f"kvstore: worker {rank} pushes {entry} before it is initialized"
-                )
             self._move(message.key, entry, message.array(), message.numbers)
             entry.last[rank] = message.sequence
         return True
@@ -203,8 +199,8 @@ class State:
         """The value that a worker asks for; None while the worker has to wait.
 
         With rounds, this is the value after the round that the worker pushed last, `sequence`, even
-        if the next round has ended. Without rounds it is the present value, once no worker is more
-        than `staleness` pushes behind.
+        if the next round has ended. Without rounds it is the present value, once the worker's own
+        pushes are in it and no worker is more than `staleness` pushes behind.
         """
         self._takes_part(rank)
         entry = self.entry(rank, message.key)
@@ -213,7 +209,8 @@ class State:
         value, share, version = entry.value, entry.share, entry.version
         if not entry.rounds:
             slowest = min((entry.last.get(other, 0) for other in self.live), default=0)
-            if slowest < message.sequence - entry.staleness:
+            own = entry.last.get(rank, 0)
+            if own < message.sequence or slowest < message.sequence - entry.staleness:
                 return None
         elif message.sequence > version:
             return None
