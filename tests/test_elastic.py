@@ -158,9 +158,49 @@ def of_two(other: str) -> Job:
 
 
 def test_means_are_over_all_losses() -> None:
-    assert of_two('[30, {"loss": 2.0}]').mean({"loss": 1.0}, 10) == {"loss": 1.75}
+    assert of_two('["the end of an epoch", [30, {"loss": 2.0}]]').mean({"loss": 1.0}, 10) == {
+        "loss": 1.75
+    }
     assert of_two("").mean({"loss": 1.0}, 10) == {"loss": 1.0}
     assert Job(gluon.Trainer([], "sgd")).mean({"loss": 1.0}, 10) == {"loss": 1.0}
+
+
+def test_batches_whose_parts_differ() -> None:
+    assert of_two('["batch 3", 5]').whole(2, 4) == 9
+    assert of_two("").whole(2, 4) == 8  # the other worker was left out
+    with pytest.raises(WorkersError, match="worker 1 is at batch 4, worker 0 at the end of an epo"):
+        of_two('["batch 4", 5]').mean({"loss": 1.0}, 10)
+
+
+def test_parts_of_different_sizes_train_as_one_batch() -> None:
+    """Four and three examples in batches of two, so the last batch has two and one."""
+    draw = numpy.random.default_rng(5)
+    x = draw.normal(size=(7, 6)).astype("float32")
+    y = draw.normal(size=(7, 3)).astype("float32")
+
+    def trained(store: Any, batches: Any) -> Any:
+        net = gluon.nn.Dense(3, in_units=6)
+        net.initialize(init.Constant(0.1))
+        trainer = gluon.Trainer(
+            net.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore=store,
+            update_on_kvstore=False,
+        )  # fmt: skip
+        gluon.fit(net, batches, gluon.loss.L2Loss(), trainer, epochs=2, progress=False)
+        return net.weight.data().asnumpy()
+
+    rows = [[0, 1, 4, 5], [2, 3, 6]]
+    whole = [[0, 1, 2, 3], [4, 5, 6]]
+    with job(2) as made:
+
+        def work(rank: int) -> Any:
+            mine = gluon.data.ArrayDataset(x[rows[rank]], y[rows[rank]])
+            return trained(made.store(rank), gluon.data.DataLoader(mine, 2))
+
+        first, second = made.each(work)
+    assert (first == second).all()
+    numpy.testing.assert_allclose(
+        first, trained(None, [(np.array(x[r]), np.array(y[r])) for r in whole]), atol=1e-6
+    )
 
 
 def test_workers_with_different_files(tmp_path: Path) -> None:

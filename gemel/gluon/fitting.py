@@ -227,7 +227,8 @@ class Run:
         self._tell("epoch_end")
 
     def _learn(self, batch: Any) -> None:
-        """Process one batch: forward, backward, update. Nothing here waits for the engine."""
+        """Process one batch: forward, backward, update. Nothing here waits for the engine, but the
+        workers' numbers of losses may have to be exchanged (`Job.whole`)."""
         inputs, self.labels = split_batch(batch, devices_of(self.net), self.batch_axis)
         self.outputs, self.losses, heads = [], [], []
         with autograd.record():
@@ -251,8 +252,8 @@ class Run:
     def _whole(self, own: int) -> int:
         """The number of losses over all workers in a batch where this one has `own`."""
         known = self.data.whole_size(self.batch) if hasattr(self.data, "whole_size") else None
-        if known is None:  # assume that all have equally many
-            return own * self._job.workers
+        if known is None:
+            return self._job.whole(self.batch, own)
         mine = sum(int(label.shape[self.batch_axis]) for label in self.labels)
         return int(known) * own // mine
 

@@ -50,19 +50,50 @@ class Job:
         texts = self._store.gathered(json.dumps(value))
         return [json.loads(text) if text else None for text in texts]
 
+    def _said_at(self, moment: str, value: Any) -> list[Any]:
+        """The values of all workers that were not left out. Raises `WorkersError` unless all are at
+        the same moment."""
+        said = [(rank, row) for rank, row in enumerate(self.said([moment, value])) if row]
+        rank, (first, _) = said[0]
+        for other, (there, _) in said[1:]:
+            if there != first:
+                raise WorkersError(
+                    f"fit: worker {other} is at {there}, worker {rank} at {first}; all workers "
+                    "must have the same number of batches in an epoch"
+                )
+        return [found for _, (_, found) in said]
+
     def mean(self, entry: dict[str, float], count: int) -> dict[str, float]:
-        """The mean of all workers' entries, weighted by their numbers of losses: the same on
-        all."""
+        """The mean of all workers' entries, weighted by their numbers of losses: the same on all.
+        Raises `WorkersError` if one of them has another batch."""
         if self.alone:
             return entry
-        rows = [(int(row[0]), row[1]) for row in self.said([count, entry]) if row is not None]
+        rows = self._said_at("the end of an epoch", [count, entry])
         total = sum(count for count, _ in rows)
         return {name: sum(n * each[name] for n, each in rows) / total for name in entry}
 
+    def whole(self, batch: int, own: int) -> int:
+        """The number of losses over all workers in batch number `batch`, where this worker has
+        `own`.
+
+        Workers with replicas of the parameters exchange their numbers, because they must all divide
+        by the same. Servers refuse different numbers themselves. Raises `WorkersError` if a worker
+        has no such batch.
+        """
+        if self._on_servers:
+            return own * self.workers
+        counts = self._said_at(f"batch {batch + 1}", own)
+        return round(sum(counts) * self.workers / len(counts))
+
+    @property
+    def _on_servers(self) -> bool:
+        """Whether the parameters and the optimizer's states are on servers."""
+        trainer = self._trainer
+        return bool(getattr(trainer._store, "keeps_parameters", False) and trainer._wants_store)
+
     def check_keeps(self) -> None:
         """Raise `GemelError` if the workers are not the ones that save parameters and states."""
-        trainer = self._trainer
-        if getattr(trainer._store, "keeps_parameters", False) and trainer._wants_store:
+        if self._on_servers:
             raise GemelError(
                 "Checkpoint: the parameters and the optimizer's states are on the servers; "
                 "resume from the servers' --folder, with any number of workers, or let the "
