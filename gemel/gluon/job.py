@@ -82,7 +82,7 @@ class Job:
         """
         if self._on_servers:
             return own * self.workers
-        counts = self._said_at(f"batch {batch + 1}", own)
+        counts: list[int] = self._said_at(f"batch {batch + 1}", own)
         return round(sum(counts) * self.workers / len(counts))
 
     @property

@@ -211,6 +211,8 @@ class Trainer:
                 "gradients are divided by it"
             )
         self._optimizer.rescale_grad = self._scale / batch_size
+        if isinstance(self._store, stores.KVStore):
+            self._store.agree(self._optimizer)
 
     def _alone(self, devices: list[Device]) -> bool:
         """Whether no gradients have to be summed for parameters on these devices."""

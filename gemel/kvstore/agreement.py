@@ -46,6 +46,8 @@ class Request(NamedTuple):
         return self.kind, self.dtype, self.shape, self.note
 
     def __str__(self) -> str:
+        if self.kind in GENERAL and self.note:
+            return self.note
         extents = ", ".join(map(str, self.shape))
         note = f", {self.note}" if self.note else ""
         return f"{self.kind} of {self.dtype} ({extents}){note}"

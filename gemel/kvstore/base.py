@@ -68,6 +68,12 @@ class KVStore(ABC):
         it."""
         return [text]
 
+    def agree(self, optimizer: Any) -> None:
+        """Compare an optimizer of this worker, when it is given first, with those of the others, if
+        each worker updates a replica of the parameters. Does not wait: if they differ, the sums
+        fail with a `WorkersError`."""
+        return
+
     # ---- values
 
     @abstractmethod
