@@ -50,7 +50,7 @@ class Draws(ModuleType):
     """`random`: MXNet's functions and those of `np.random`."""
 
     def __init__(self, name: str, operation: Offer, function: Offer) -> None:
-        super().__init__(name)
+        super().__init__(name, type(self).__doc__)
         self._operation, self._function = operation, function
 
     def __getattr__(self, name: str) -> Any:

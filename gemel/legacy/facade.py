@@ -28,7 +28,7 @@ class Part(ModuleType):
         made: Callable[[Any], Any],
         other: Callable[[Any], Any],
     ) -> None:
-        super().__init__(name)
+        super().__init__(name, type(self).__doc__)
         self._prefix = prefix
         self._made = made
         self._other = other
