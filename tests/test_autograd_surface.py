@@ -186,3 +186,18 @@ def test_refused(name: str) -> None:
     call, kind, words = REFUSED[name]
     with pytest.raises(kind, match=words):
         call()
+
+
+@pytest.mark.parametrize("turned", [(0, 1), (0,), (1,), ()])
+@pytest.mark.parametrize("shape", [(2, 3), (1, 3), (3, 1)])
+def test_views_of_turned_variables(shape: tuple[int, ...], turned: tuple[int, ...]) -> None:
+    """A variable may itself be a view that goes from the last element to the first."""
+    values = numpy.arange(1.0, 1.0 + numpy.prod(shape)).reshape(shape)
+    x = np.flip(np.array(values), turned)
+    x.attach_grad()
+    with autograd.record():
+        loss = (x[-1:, :2] ** 2).sum()
+    loss.backward()
+    expected = numpy.zeros(shape)
+    expected[-1:, :2] = 2 * numpy.flip(values, turned)[-1:, :2]
+    numpy.testing.assert_array_equal(x.grad.asnumpy(), expected)

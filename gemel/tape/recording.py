@@ -241,15 +241,26 @@ def _view_source(history: Any, value: Any) -> Any:
         return found
     seen = window(history.base, place)
     if seen is None:
-        flat = reshape(_base_of(value), shape=(-1,))
         indices = above.from_numpy(positions(history.base, place), value.device)
-        return source_of(recording(True, gather, flat, indices, axis=0))
+        return source_of(recording(True, gather, _flat(history, value), indices, axis=0))
     if len(views) >= VIEWS:
         oldest, *_ = views  # atomic: another thread may change the dictionary
         views.pop(oldest, None)
     spec = Spec(history.base[0], value.dtype)
     found = views[place] = seen[0].take((history.source, spec), _follow(ViewCall))[0]
     return found
+
+
+def _flat(history: Any, view: Any) -> Any:
+    """The elements of a view's base, in a row and in memory of their own.
+
+    `reshape` alone may give another view of the base, whose source is asked for in the same way.
+    """
+    base = _base_of(view)
+    flat = reshape(recording(False, copy, base), shape=(-1,))
+    whole = history.source, Spec(base.shape, base.dtype)
+    flat._track(_follow(ViewCall)(reshape, (whole,), {"shape": (-1,)})[0])
+    return flat
 
 
 #: The number of views a history remembers; the oldest is dropped first.
