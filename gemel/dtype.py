@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from gemel.errors import DTypeError, unknown_name
@@ -358,6 +359,13 @@ def weak(scalar: bool | int | complex) -> DType:
     if isinstance(scalar, float):
         return default_float()
     return bool_ if isinstance(scalar, bool) else int64
+
+
+def any_exact(values: Iterable[Any]) -> bool:
+    """Whether an array among these has floats of 64 bits; then floats that become an array beside
+    it have them, too. NumPy's float64 is a number."""
+    found = (getattr(x, "dtype", None) for x in values if not isinstance(x, (float, complex)))
+    return any(dtype in (float64, complex128) for dtype in found)
 
 
 def promote_weak(array: DType, scalar: DType) -> DType:

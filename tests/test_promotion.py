@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 import numpy
 import op_table
 import pytest
 from op_table import FLOATING, NAMES, OPS, Case, accepts, check, first_cases, inputs_of, on_gemel
 
+import gemel
 from gemel import np
 from gemel.dtype import as_dtype, promote
 from gemel.errors import DTypeError
@@ -138,3 +142,83 @@ def test_numpy_numbers_and_lists_are_operands() -> None:
     assert (numpy.float32(1) + x).tolist() == [2.0, 3.0]
     assert (x + [1, 2]).tolist() == [2.0, 4.0]
     assert (numpy.array([1.0, 2.0], "float32") + x).tolist() == [2.0, 4.0]
+
+
+# --- Python floats beside arrays of float64 -------------------------------------------------
+
+
+def written(write: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A function of (namespace, x) that writes to a copy of x."""
+
+    def function(xp: Any, x: Any) -> Any:
+        y = x * 1
+        write(xp, y)
+        return y
+
+    return function
+
+
+TENTHS = [0.1, 0.3, 0.7, 0.9]
+#: What becomes an array beside x, or is written into it, is as exact as x.
+EXACT: dict[str, Callable[[Any, Any], Any]] = {
+    "x[0] =": written(lambda xp, y: y.__setitem__(0, 0.1)),
+    "x[mask] =": written(lambda xp, y: y.__setitem__(y > 1, 0.1)),
+    "x[0] = 1e300": written(lambda xp, y: y.__setitem__(0, 1e300)),
+    "fill": written(lambda xp, y: y.fill(0.1)),
+    "copyto": written(lambda xp, y: xp.copyto(y, 0.1)),
+    "put": written(lambda xp, y: xp.put(y, [0], 0.1)),
+    "putmask": written(lambda xp, y: xp.putmask(y, y > 1, 0.1)),
+    "put_along_axis": written(lambda xp, y: xp.put_along_axis(y, xp.array([0]), 0.1, 0)),
+    "fill_diagonal": written(lambda xp, y: xp.fill_diagonal(y.reshape(2, 2), 0.1)),
+    "add.at": written(lambda xp, y: xp.add.at(y, [0, 0], 0.1)),
+    "add.outer": lambda xp, x: xp.add.outer(x, [0.1, 0.3]),
+    "insert": lambda xp, x: xp.insert(x, 1, 0.1),
+    "append": lambda xp, x: xp.append(x, 0.1),
+    "ediff1d": lambda xp, x: xp.ediff1d(x, to_begin=0.1),
+    "diff": lambda xp, x: xp.diff(x, prepend=[0.1, 0.3]),
+    "select": lambda xp, x: xp.select([x > 1], [x], 0.1),
+    "choose": lambda xp, x: xp.choose(xp.array([0, 1, 0, 1]), [x, 0.1]),
+    "piecewise": lambda xp, x: xp.piecewise(x, [x > 1], [0.1, 0.3]),
+    "searchsorted": lambda xp, x: xp.searchsorted(x * 0.1, 0.1),
+    "float_power": lambda xp, x: xp.float_power(0.1, x) + xp.float_power(x, TENTHS),
+    "polyval": lambda xp, x: xp.polyval(TENTHS, x),
+    "polyadd": lambda xp, x: xp.polyadd(x, TENTHS),
+    "polysub": lambda xp, x: xp.polysub(TENTHS, x),
+    "polymul": lambda xp, x: xp.polymul(x, TENTHS),
+    "convolve": lambda xp, x: xp.convolve(x, TENTHS),
+    "correlate": lambda xp, x: xp.correlate(TENTHS, x),
+    "average": lambda xp, x: xp.average(x, weights=TENTHS),
+    "cov": lambda xp, x: xp.cov(x, TENTHS, aweights=TENTHS),
+    "corrcoef": lambda xp, x: xp.corrcoef(TENTHS, x),
+    "histogram": lambda xp, x: xp.histogram(x, bins=3, weights=TENTHS)[0],
+    "trapezoid": lambda xp, x: xp.trapezoid(TENTHS, x),
+    "gradient": lambda xp, x: xp.gradient(x, TENTHS),
+    "full_like": lambda xp, x: xp.full_like(x, TENTHS),
+    "linspace": lambda xp, x: xp.linspace(x, TENTHS, 3),
+    "logspace": lambda xp, x: xp.logspace(x, 0.1, 3),
+    "geomspace": lambda xp, x: xp.geomspace(x + 1, 0.1, 3),
+    "linalg.outer": lambda xp, x: xp.linalg.outer(x, TENTHS),
+    "linalg.cross": lambda xp, x: xp.linalg.cross(x[1:], TENTHS[1:]),
+    "linalg.multi_dot": lambda xp, x: xp.linalg.multi_dot([x[None], [[n] for n in TENTHS]]),
+}
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_floats_beside_float64_keep_their_digits(name: str) -> None:
+    function = EXACT[name]
+    x = numpy.array([0.2, 1.0, 2.0, 3.5])
+    wanted = function(numpy, x)
+    for run in (function, gemel.compile(lambda y: function(np, y))):
+        given = np.array(x)
+        found = run(np, given) if run is function else run(given)
+        numpy.testing.assert_allclose(found.asnumpy(), wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_floats_written_into_whole_numbers_are_cut_off_from_all_their_digits() -> None:
+    def function(x: Any) -> Any:
+        x = x * 1
+        x[0] = 16777217.5
+        return x
+
+    x = np.array([0, 1])
+    assert gemel.compile(function)(x).tolist() == function(x).tolist() == [16777217, 1]

@@ -20,10 +20,10 @@ from gemel.dtype import (
     MANNERS,
     DType,
     _constructor,
+    any_exact,
     as_dtype,
     as_number,
     bool_,
-    complex128,
     default_float,
     float64,
     int64,
@@ -169,9 +169,8 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
             return number
     device = next((other.device for other in beside if isinstance(other, _core.Array)), None)
     if isinstance(value, (list, tuple, range)):
-        exact = any(getattr(other, "dtype", None) in (float64, complex128) for other in beside)
         leaves = [n for n in lists.leaves(value) if isinstance(n, (float, complex))]
-        wide = as_number(_list_dtype(leaves)) if exact and leaves else None
+        wide = as_number(_list_dtype(leaves)) if leaves and any_exact(beside) else None
         return array_like(value, wide, device)
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         return array_like(value, None, device)

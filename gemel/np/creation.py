@@ -11,6 +11,7 @@ from gemel.device import as_device, beside, beside_arrays
 from gemel.dtype import (
     MANNERS,
     DType,
+    any_exact,
     as_dtype,
     as_number,
     check_held,
@@ -248,6 +249,8 @@ def full_like(
     a = operand(a)
     extents = tuple(a.shape) if shape is None else listed(shape)
     chosen = as_dtype(dtype or a.dtype)
+    if isinstance(fill_value, (list, tuple)):
+        fill_value = asarray(fill_value, chosen)
     check_held("full_like", fill_value, chosen)
     with as_device(device or ctx or getattr(a, "device", None)):
         return filled(fill_value, shape=extents, dtype=chosen)
@@ -311,7 +314,7 @@ def linspace(
     sequence, along `axis` of the result.
     """
     found, step = _line("linspace", start, stop, num, endpoint, device or ctx)
-    chosen = as_dtype(dtype or _plain(found.dtype))
+    chosen = as_dtype(dtype or _plain(found.dtype, any_exact((start, stop))))
     found = (found if chosen.is_inexact else floor(found)).astype(chosen)
     found = _first_at("linspace", found, axis)
     return (found, step) if retstep else found
@@ -321,7 +324,7 @@ def _line(
     name: str, start: Any, stop: Any, num: int, endpoint: bool, device: Any
 ) -> tuple[Any, Any]:
     """Evenly spaced 64-bit numbers along the first axis, and their distance."""
-    start, stop = above.as_array(start), above.as_array(stop)
+    start, stop = (above.as_array(end, (start, stop)) for end in (start, stop))
     if whole(name, "num", num) < 0:
         raise ShapeError(f"{name}: {num} is not a valid number of elements")
     start, stop = _end(start), _end(stop)
@@ -369,17 +372,19 @@ def logspace(
 
     >>> np.logspace(0, 2, 3)
     """
+    exact = any_exact((start, stop, base))
     if not isinstance(base, NUMBER):  # an array gives a row for each of its elements
         base = _end(above.as_array(base))
         start = _end(above.as_array(start)) + base * 0
     exponents = _line("logspace", start, stop, num, endpoint, device or ctx)[0]
     found = (float(base) if isinstance(base, WHOLE) else base) ** exponents
-    return _first_at("logspace", found, axis).astype(dtype or _plain(found.dtype))
+    return _first_at("logspace", found, axis).astype(dtype or _plain(found.dtype, exact))
 
 
-def _plain(dtype: DType) -> DType:
-    """The default dtype of rows of numbers."""
-    return default_float().complex if dtype.is_complex else default_float()
+def _plain(dtype: DType, exact: bool) -> DType:
+    """The dtype of rows of numbers: the default, or if `exact` with 64 bits a number."""
+    plain = default_float().complex if dtype.is_complex else default_float()
+    return as_number(plain) if exact else plain
 
 
 @function(public="np")
@@ -400,16 +405,18 @@ def geomspace(
 
     >>> np.geomspace(1, 100, 3)
     """
+    exact = any_exact((start, stop))
     if isinstance(start, (int, float)) and isinstance(stop, (int, float)):
         if start == 0 or stop == 0 or (start < 0) != (stop < 0):
             raise ArgumentError(f"geomspace: from {start} to {stop} there is no geometric sequence")
         start, stop = float(start), float(stop)
+    start, stop = (above.as_array(end, (start, stop)) for end in (start, stop))
     ratio = _end(stop) / _end(start)
     place = beside(device or ctx, (start, stop))
     part = linspace(0.0, 1.0, num, endpoint, dtype=float64, device=place)
     part = reshape(part, shape=(num, *[1] * len(getattr(ratio, "shape", ()))))
     found = _end(start) * ratio**part
-    return _first_at("geomspace", found, axis).astype(dtype or _plain(found.dtype))
+    return _first_at("geomspace", found, axis).astype(dtype or _plain(found.dtype, exact))
 
 
 @function(public="np")

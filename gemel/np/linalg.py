@@ -15,7 +15,7 @@ from gemel.errors import ShapeError
 from gemel.ir.keywords import into
 from gemel.ir.public import NAMESPACES, Array, function, lookup, publish
 from gemel.ops import arrange, linalg, products, triangles
-from gemel.ops.shape import operand, reshape
+from gemel.ops.shape import operands, reshape
 
 for _operation in (linalg.matmul, products.vecdot, products.tensordot, arrange.matrix_transpose):
     publish(_operation, _operation.__name__, "np.linalg")
@@ -37,7 +37,7 @@ def trace(x: Any, *, offset: int = 0, dtype: Any = None) -> Array:
 @beside_arrays
 def outer(x1: Any, x2: Any) -> Array:
     """Each element of one 1-d array with each of another. Raises `ShapeError` for other arrays."""
-    a, b = operand(x1), operand(x2)
+    a, b = operands((x1, x2))
     if a.ndim != 1 or b.ndim != 1:
         raise ShapeError(f"outer: {list(a.shape)} and {list(b.shape)} must have one dimension")
     return products.outer(a, b)
@@ -47,7 +47,7 @@ def outer(x1: Any, x2: Any) -> Array:
 @beside_arrays
 def cross(x1: Any, x2: Any, *, axis: int = -1) -> Array:
     """The cross product of vectors of three elements along an axis."""
-    a, b = operand(x1), operand(x2)
+    a, b = operands((x1, x2))
     if not a.shape[axis] == b.shape[axis] == 3:
         raise ShapeError(
             f"cross: {list(a.shape)} and {list(b.shape)} must have 3 along axis {axis}"
@@ -60,7 +60,7 @@ def cross(x1: Any, x2: Any, *, axis: int = -1) -> Array:
 def multi_dot(arrays: Sequence[Any], *, out: Any = None) -> Array:
     """The product of several matrices, in the order with the fewest multiplications; the first and
     the last may be vectors."""
-    found = [operand(x) for x in arrays]
+    found = operands(arrays)
     if len(found) < 2:
         raise ShapeError(f"multi_dot: {len(found)} arrays; it needs two or more")
     row, column = found[0].ndim == 1, found[-1].ndim == 1

@@ -23,7 +23,7 @@ from gemel.ops.cumulative import cumprod, cumsum
 from gemel.ops.elementwise import iota, subtract
 from gemel.ops.indexing import scatter
 from gemel.ops.reduction import all, any, in_dtype, max, min, prod, sum
-from gemel.ops.shape import broadcast_to, operand, reshape
+from gemel.ops.shape import broadcast_to, operand, operands, reshape
 from gemel.spec import Spec, normalize_axes, normalize_axis, product
 
 #: The reduction that combines elements by the function of this name.
@@ -169,7 +169,7 @@ def combined_slices(op: Op, array: Any, indices: Any, axis: int, dtype: Any, out
 def of_all_pairs(op: Op, a: Any, b: Any, **keywords: Any) -> Array:
     """`op.outer(a, b)`."""
     _pairs(op, "outer")
-    a, b = operand(a), operand(b)
+    a, b = operands((a, b))
     return op(reshape(a, shape=(*a.shape, *[1] * b.ndim)), b, **keywords)
 
 

@@ -24,7 +24,7 @@ from gemel.ops.elementwise import (
 )
 from gemel.ops.linalg import matmul
 from gemel.ops.reduction import floating, in_dtype, mean, sum, widened
-from gemel.ops.shape import concatenate, operand, reshape, transpose
+from gemel.ops.shape import concatenate, operand, operands, reshape, transpose
 
 
 @function(public="np")
@@ -65,16 +65,16 @@ def cov(
 
 def _variables(name: str, m: Any, y: Any, rowvar: bool, dtype: Any) -> tuple[Any, Any]:
     """One variable per row, in the dtype in which products are summed; and the result's dtype."""
+    m, y = (operand(m), None) if y is None else operands((m, y))
     x = _rows_of(name, m, rowvar, dtype)
     if y is not None:  # a single row is one variable, whatever `rowvar` says
-        y = operand(y)
         row = rowvar or (y.ndim == 2 and y.shape[0] == 1)
         x = concatenate(x, _rows_of(name, y, row, dtype), axis=0)
     return widened(x), x.dtype
 
 
 def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
-    x = in_dtype(floating(operand(m)), dtype)
+    x = in_dtype(floating(m), dtype)
     if x.ndim > 2:
         raise ShapeError(
             f"{name}: {x.ndim} dimensions: it must have at most two, variables and observations"
@@ -86,7 +86,7 @@ def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
 
 def _weights(x: Any, fweights: Any, aweights: Any) -> Any:
     """The weights of the observations, or None."""
-    given = [cast(operand(w), dtype=x.dtype) for w in (fweights, aweights) if w is not None]
+    given = [cast(operand(w, (x,)), dtype=x.dtype) for w in (fweights, aweights) if w is not None]
     for each in given:
         if tuple(each.shape) != (x.shape[1],):
             raise ShapeError(
@@ -99,7 +99,7 @@ def _freedom(total: Any, weights: Any, aweights: Any, ddof: int) -> Any:
     """The divisor of the weighted products."""
     if ddof == 0 or aweights is None:
         return subtract(total, ddof)
-    inner = sum(multiply(weights, cast(operand(aweights), dtype=weights.dtype)))
+    inner = sum(multiply(weights, cast(operand(aweights, (weights,)), dtype=weights.dtype)))
     return subtract(total, divide(multiply(inner, ddof), total))
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, as_dtype, bool_, int64, uint64
+from gemel.dtype import DType, as_dtype, as_number, bool_, int64, uint64
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.declare import always, by_one, elementwise
 from gemel.ir.methods import call
@@ -412,8 +412,8 @@ def _dtype_parameter(
 def _cast_types(
     op: Op, specs: tuple[Spec, ...], parameters: Any
 ) -> tuple[tuple[DType, ...], DType]:
-    dtype = _dtype_parameter(op, specs, parameters)[1]
-    return (specs[0].dtype,), dtype
+    given = as_number(specs[0].dtype) if specs[0].weak else specs[0].dtype
+    return (given,), _dtype_parameter(op, specs, parameters)[1]
 
 
 @elementwise(dtype=_cast_types, onnx="Cast", mxnet="_npi_cast", unchanged=always)

@@ -10,7 +10,7 @@ from gemel.ir.bases import LN2, LN10
 from gemel.ir.declare import elementwise
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import power, reciprocal, sigmoid, square, subtract
-from gemel.ops.shape import operand
+from gemel.ops.shape import operands
 
 
 @elementwise(dtype="floating", public="np")
@@ -104,6 +104,6 @@ def float_power(
     subok: bool = True,
 ) -> Array:
     """a to the power of b, in float64 or complex128."""
-    x, y = operand(a), operand(b)
+    x, y = operands((a, b))
     wide = "complex128" if x.dtype.is_complex or y.dtype.is_complex else "float64"
     return power(x, y, out=out, where=where, casting=casting, order=order, dtype=dtype or wide)

@@ -76,7 +76,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     if isinstance(bins, str):
         return by_numpy(numpy().histogram_bin_edges, (operand(a), bins, range, weights), {})
     if is_several(bins):
-        return operand(bins)
+        return operand(bins, (a,))
     bins = plain(bins)
     if not isinstance(bins, WHOLE):
         return operand(bins)
@@ -92,5 +92,5 @@ def histogram(
     """The number of elements in each bin (or their weights, or a density), and the bins' edges."""
     a = operand(a)
     edges = histogram_bin_edges(a, bins, range, weights)
-    extra = () if weights is None else (operand(weights),)
+    extra = () if weights is None else (operand(weights, (a,)),)
     return histogram_counts(a, edges, *extra, density=density), edges

@@ -15,7 +15,7 @@ from gemel.ops.decomposing import eigvals
 from gemel.ops.elementwise import add, cast, divide, full, iota, multiply, subtract
 from gemel.ops.reduction import floating
 from gemel.ops.series import convolve, trim_zeros
-from gemel.ops.shape import concatenate, operand, reshape
+from gemel.ops.shape import concatenate, operand, operands, reshape
 from gemel.ops.solving import matrices
 from gemel.spec import Spec, promote_specs
 
@@ -27,6 +27,10 @@ def _coefficients(name: str, p: Any) -> Any:
     return reshape(p, shape=(-1,))
 
 
+def _rows(name: str, *polynomials: Any) -> list[Any]:
+    return [_coefficients(name, p) for p in operands(polynomials)]
+
+
 @function(public="np")
 @beside_arrays
 def polyval(p: Any, x: Any) -> Array:
@@ -34,7 +38,8 @@ def polyval(p: Any, x: Any) -> Array:
 
     >>> np.polyval([3, 0, 1], np.array([0.0, 2.0]))
     """
-    p, x = _coefficients("polyval", p), operand(x)
+    p, x = operands((p, x))
+    p = _coefficients("polyval", p)
     found = full(0, shape=tuple(x.shape), dtype=x.dtype)
     for place in range(int(p.shape[0])):
         found = add(multiply(found, x), p[place])
@@ -61,7 +66,7 @@ def polyadd(a1: Any, a2: Any) -> Array:
 
     >>> np.polyadd([1, 2], [9, 5, 4])
     """
-    return add(*_together(_coefficients("polyadd", a1), _coefficients("polyadd", a2)))
+    return add(*_together(*_rows("polyadd", a1, a2)))
 
 
 @function(public="np")
@@ -71,7 +76,7 @@ def polysub(a1: Any, a2: Any) -> Array:
 
     >>> np.polysub([2, 10, -2], [3, 10, -4])
     """
-    return subtract(*_together(_coefficients("polysub", a1), _coefficients("polysub", a2)))
+    return subtract(*_together(*_rows("polysub", a1, a2)))
 
 
 @function(public="np")
@@ -83,7 +88,7 @@ def polymul(a1: Any, a2: Any) -> Array:
 
     >>> np.polymul([0, 1, 2], [1, -2])
     """
-    return convolve(*(_without_leading_zeros(_coefficients("polymul", p)) for p in (a1, a2)))
+    return convolve(*map(_without_leading_zeros, _rows("polymul", a1, a2)))
 
 
 def _without_leading_zeros(p: Any) -> Any:
@@ -103,7 +108,7 @@ def polydiv(u: Any, v: Any) -> tuple[Any, ...]:
 
     >>> np.polydiv([3, 5, 2], [2, 1])
     """
-    rows = [floating(_coefficients("polydiv", p)) for p in (u, v)]
+    rows = [floating(row) for row in _rows("polydiv", u, v)]
     dtype = promote_specs(*(Spec(row.shape, row.dtype) for row in rows))
     return _by_numpy("polydiv", *(cast(row, dtype=dtype) for row in rows))
 
@@ -202,8 +207,10 @@ def polyfit(
 
     >>> np.polyfit([0.0, 1.0, 2.0], [1.0, 3.0, 5.0], 1).round(4)
     """
-    options = {"w": None if w is None else operand(w), "full": full, "cov": cov, "rcond": rcond}
-    return by_numpy(numpy().polyfit, (operand(x), operand(y), deg), options)
+    points = operands((x, y))
+    w = None if w is None else operand(w, points)
+    options = {"w": w, "full": full, "cov": cov, "rcond": rcond}
+    return by_numpy(numpy().polyfit, (*points, deg), options)
 
 
 def _by_numpy(name: str, *arrays: Any) -> tuple[Any, ...]:

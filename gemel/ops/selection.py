@@ -19,7 +19,7 @@ from gemel.ops.arrange import broadcast_arrays
 from gemel.ops.assignment import contents
 from gemel.ops.elementwise import cast, full, iota, limit, where
 from gemel.ops.indexing import gather, nonzero, out_of_range
-from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape, stack
+from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, operands, reshape, stack
 from gemel.spec import Spec, broadcast, extents, normalize_axis, promote_specs, same_shape, sequence
 
 # --- elements along an axis -----------------------------------------------------------------
@@ -230,7 +230,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
             f"select: {len(condlist)} conditions and {len(choicelist)} choices; give the same "
             "number of both, at least one"
         )
-    *choicelist, found = map(operand, (*choicelist, default))
+    *choicelist, found = operands((*choicelist, default))
     given = [Spec((), x.dtype) for x in choicelist]
     number = isinstance(default, NUMBER) and Spec((), found.dtype, weak=True)
     dtype = promote_specs(*given, number or Spec((), found.dtype))

@@ -30,7 +30,7 @@ from gemel.ops.elementwise import (
 )
 from gemel.ops.logic import equal, logical_and
 from gemel.ops.reduction import floating, sum
-from gemel.ops.shape import concatenate, listed, operand, reshape
+from gemel.ops.shape import concatenate, listed, operand, operands, reshape
 from gemel.ops.statistics import diff
 from gemel.ops.windows import windows
 from gemel.spec import Spec, normalize_axes, normalize_axis
@@ -71,7 +71,7 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Array:
 
     >>> np.convolve(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.5]))
     """
-    a, v = _row("convolve", a), _row("convolve", v)
+    a, v = (_row("convolve", x) for x in operands((a, v)))
     if v.shape[0] > a.shape[0]:
         a, v = v, a
     return _slid("convolve", a, v[::-1], mode)
@@ -86,7 +86,8 @@ def correlate(a: Any, v: Any, mode: str = "valid") -> Array:
 
     >>> np.correlate(np.array([1.0, 2.0, 3.0]), np.array([0.0, 1.0, 0.5]))
     """
-    a, v = _row("correlate", a), conjugated(_row("correlate", v))
+    a, v = (_row("correlate", x) for x in operands((a, v)))
+    v = conjugated(v)
     if v.shape[0] > a.shape[0]:  # slide the shorter along the longer, and reverse the result
         return _slid("correlate", v, a, mode)[::-1]
     return _slid("correlate", a, v, mode)
@@ -173,7 +174,7 @@ def _gaps(f: Any, step: Any, axis: int) -> Any:
     """The distances between positions along an axis; None if the distance is one number."""
     if isinstance(step, NUMBER):
         return None
-    places = operand(step)
+    places = operand(step, (f,))
     if not places.ndim:
         return None
     if places.ndim != 1 or not places.shape[0] == f.shape[axis]:

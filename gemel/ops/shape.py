@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from gemel import _core, device
-from gemel.dtype import weak
+from gemel.dtype import any_exact, as_number, weak
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
@@ -38,7 +38,10 @@ def listed(shape: Any) -> tuple[int, ...]:
 
 
 def operand(value: Any, beside: Any = ()) -> Any:
-    """An array-like argument as an array (or symbol); a number becomes a 0-d array."""
+    """An array-like argument as an array (or symbol); a number becomes a 0-d array.
+
+    Numbers get the precision of the arrays beside them.
+    """
     if isinstance(value, Entry):
         return value.as_np_ndarray()
     if isinstance(value, _core.Array):
@@ -46,8 +49,9 @@ def operand(value: Any, beside: Any = ()) -> Any:
     found = above.as_array(value, beside)
     if not isinstance(found, NUMBER):
         return found
+    dtype = as_number(weak(found)) if any_exact(beside) else weak(found)
     with device.beside(None, beside):
-        return full(found, shape=(), dtype=weak(found))
+        return full(found, shape=(), dtype=dtype)
 
 
 def operands(values: Any) -> list[Any]:

@@ -20,7 +20,7 @@ from gemel.ops.arrange import matrix_transpose
 from gemel.ops.complexes import conj, conjugated, imag
 from gemel.ops.elementwise import multiply
 from gemel.ops.linalg import matmul
-from gemel.ops.shape import expand_dims, operand, reshape
+from gemel.ops.shape import expand_dims, operand, operands, reshape
 from gemel.ops.triangles import tril, triu
 from gemel.spec import Spec, broadcast, product, promote_specs
 
@@ -318,7 +318,7 @@ def _(a: Any, b: Any, rcond: Any = None) -> tuple[Any, ...]:
     The sums are empty where a has not full rank: the call waits.
     """
     rcond = None if rcond == "warn" else rcond
-    x, residuals, rank, values = lstsq(operand(a), operand(b), rcond=rcond)
+    x, residuals, rank, values = lstsq(*operands((a, b)), rcond=rcond)
     return x, residuals, rank.astype("int64"), values
 
 
@@ -342,7 +342,7 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
 
     >>> np.linalg.tensorsolve(np.eye(4).reshape(2, 2, 4), np.ones((2, 2)))
     """
-    a, b = operand(a), operand(b)
+    a, b = operands((a, b))
     if axes is not None:
         last = [axis % a.ndim for axis in axes]
         a = a.transpose([i for i in range(a.ndim) if i not in last] + last)

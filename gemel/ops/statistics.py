@@ -33,7 +33,7 @@ from gemel.ops.logic import equal, isfinite, isnan, logical_and, not_equal
 from gemel.ops.random import required
 from gemel.ops.reduction import count, counted, floating, max, mean, min, sum
 from gemel.ops.selection import take_along_axis
-from gemel.ops.shape import broadcast_to, concatenate, operand, reshape, stack, transpose
+from gemel.ops.shape import broadcast_to, concatenate, operand, operands, reshape, stack, transpose
 from gemel.ops.sorting import argsort
 from gemel.spec import Spec, normalize_axes, normalize_axis, product, whole
 
@@ -83,12 +83,12 @@ def average(
 
     `weights` have a's shape, or are one number for each position along `axis`.
     """
-    a = operand(a)
+    a, weights = (operand(a), None) if weights is None else operands((a, weights))
     if weights is None:
         found = mean(a, axis=axis, keepdims=keepdims)
         total = full(count(a, axis, "average"), shape=found.shape, dtype=found.dtype)
     else:
-        a, weights = floating(a), floating(operand(weights))
+        a, weights = floating(a), floating(weights)
         weights = broadcast_to(_lined_up("average", weights, a, axis), shape=a.shape)
         total = sum(weights, axis=axis, keepdims=keepdims)
         found = divide(sum(multiply(a, weights), axis=axis, keepdims=keepdims), total)
@@ -391,7 +391,7 @@ def _end(end: Any, x: Any, axis: int) -> Any:
         counts = x.dtype is bool_ and not isinstance(end, (bool, float))
         dtype = x.dtype.floating if fraction else int64 if counts else x.dtype
         return full(end, shape=shape, dtype=dtype)
-    end = operand(end)
+    end = operand(end, (x,))
     return end if end.ndim else broadcast_to(end, shape=shape)
 
 
@@ -399,12 +399,11 @@ def _end(end: Any, x: Any, axis: int) -> Any:
 @beside_arrays
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Array:
     """The integral of y over x (or spacing dx) along an axis, by the trapezoidal rule."""
-    y = operand(y)
+    y, x = (operand(y), None) if x is None else operands((y, x))
     axis = normalize_axis("trapezoid", axis, y.ndim)
     after, before = _neighbours(y, axis)
     if x is None:
         return sum(multiply(add(after, before), dx / 2), axis=axis)
-    x = operand(x)
     width = diff(x, axis=axis if x.ndim > 1 else 0)
     if x.ndim == 1:
         width = reshape(width, shape=(-1,) + (1,) * (y.ndim - axis - 1))
