@@ -18,7 +18,7 @@ from gemel import autograd, np
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
 from gemel.codegen.target import TARGETS, Target, cuda
-from gemel.errors import GemelError, ShapeError, UnknownNameError
+from gemel.errors import GemelError, GradientError, ShapeError, UnknownNameError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.graph import Entry, Graph, Node, placeholder, rewrite
 from gemel.ir.layout import Layout
@@ -118,6 +118,60 @@ def undo(graph: Graph) -> Graph:
         return source.inputs if source is not None and source.op is exp else None
 
     return rewrite(graph, undone)
+
+
+@op(moves=1)
+def next_elements(x: Any) -> Any:
+    """Each element's successor; there is none for the last."""
+    raise NotImplementedError
+
+
+@next_elements.spec
+def _(x: Spec) -> Spec:
+    return Spec(x.shape, x.dtype)
+
+
+@next_elements.element
+def _(loop: Any, position: Any, x: Any) -> Any:
+    return x.at(loop.checked(loop.number(position[0]) + 1, x.shape[0]))
+
+
+def test_an_index_out_of_range_names_the_operation() -> None:
+    x = np.ones(3)
+    for function in (next_elements, gemel.compile(lambda x: next_elements(x) + 1)):
+        with pytest.raises(IndexError, match="next_elements: an index is out of bounds"):
+            function(x).asnumpy()
+
+
+@elementwise()
+def doubled(xp: Any, x: Any) -> Any:
+    """Twice x, whose gradient the test declares."""
+    return x * 2
+
+
+@pytest.mark.parametrize(
+    ("slope", "told"),
+    [
+        (lambda g: g * 2, "a tuple with an array or None for each of the 1 inputs"),
+        (lambda g: (), "a tuple with an array or None"),
+        (lambda g: None, "not None"),
+        (lambda g: (2.0,), r"not \(2.0,\)"),
+        (lambda g: (g.sum(),), r"float32\[\] for an input of float32\[3\]"),
+        (lambda g: (np.concatenate([g, g]),), r"float32\[6\] for an input of float32\[3\]"),
+    ],
+)
+@pytest.mark.parametrize("is_compiled", [False, True])
+def test_a_gradient_that_does_not_fit_the_inputs(
+    slope: Any, told: str, is_compiled: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doubled.rules, "gradient", lambda g, y, x: slope(g))
+    function = gemel.compile(lambda x: doubled(x) * 1) if is_compiled else doubled
+    x = np.ones(3)
+    x.attach_grad()
+    with pytest.raises(GradientError, match=f"doubled: its gradient rule.*{told}"):
+        with autograd.record():
+            y = function(x)
+        y.backward()
 
 
 def test_a_pass_is_done_when_training_too() -> None:

@@ -108,7 +108,10 @@ class ElementWriter:
             return self._reduced(node, entry, position, moved)
         if node.op.rules.element is not None:
             sources = [Source(self, each) for each in node.inputs]
-            return node.op.rules.element(self.nest, position, *sources, **node.params)
+            found = node.op.rules.element(self.nest, position, *sources, **node.params)
+            if self.nest.failure is None and self.nest.has("check"):
+                self.nest.failure = ("IndexError", f"{node.op.name}: an index is out of bounds")
+            return found
         source = node.inputs[0]
         if is_mover(node):
             places = seen_through(node, entry.index, position, self.nowhere)

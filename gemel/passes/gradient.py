@@ -20,6 +20,7 @@ from gemel.ir.op_kinds import Composite
 from gemel.ops.elementwise import add, cast, full
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape
+from gemel.spec import same_shape
 
 
 def gradient(
@@ -172,8 +173,7 @@ def rule(
         g: Any = gs if several else gs[0]
         y: Any = node.entries if several else node.entries[0]
         parameters = {k: v for k, v in node.params.items() if k not in ("call",)}
-        given: Sequence[Any] = declared(g, y, *node.inputs, **parameters)
-        given = given[: len(node.inputs)]  # optional inputs may be missing in this call
+        given = _checked(op, declared(g, y, *node.inputs, **parameters), node.inputs)
         return [conjugate(each) for each in given] if op.is_holomorphic else given
     if isinstance(op, Composite):
         body = op.written_out(node.inputs, node.params)
@@ -186,6 +186,33 @@ def rule(
     if not any(entry.dtype.is_inexact for entry in node.entries):
         return (None,) * len(node.inputs)
     raise GradientError(f"{op.name} has no gradient; if you need none, use detach() on its input")
+
+
+def _checked(op: Op, found: Any, inputs: tuple[Entry, ...]) -> Sequence[Any]:
+    """What a gradient's rule has returned: one entry or None for each input.
+
+    Raises `GradientError` for anything else. Optional inputs may be missing in this call.
+    """
+    several = isinstance(found, (tuple, list)) and len(found) >= len(inputs)
+    if not several or not all(g is None or isinstance(g, Entry) for g in found):
+        raise GradientError(
+            f"{op.name}: its gradient rule must return a tuple with an array or None for each of "
+            f"the {len(inputs)} inputs, not {found!r}"
+        )
+    for g, x in zip(found, inputs, strict=False):
+        if g is not None and x.dtype.is_inexact and not _sums_to(g.shape, x.shape):
+            raise GradientError(
+                f"{op.name}: its gradient rule has returned {g.spec} for an input of {x.spec}; "
+                "their shapes must be equal"
+            )
+    return found[: len(inputs)]  # type: ignore[no-any-return]
+
+
+def _sums_to(shape: Sequence[Any], whole: Sequence[Any]) -> bool:
+    """Whether a gradient of this shape, summed over axes added by broadcasting, has the other."""
+    lead = len(shape) - len(whole)
+    pairs = zip(shape[max(lead, 0) :], whole, strict=False)
+    return lead >= 0 and all(m == 1 or same_shape((n,), (m,)) for n, m in pairs)
 
 
 def _is_beyond(op: Op, gs: tuple[Entry | None, ...]) -> bool:
