@@ -34,7 +34,22 @@ EXACT: dict[str, Callable[[Any, float], Any]] = {
     "where": lambda x, r: np.where(x > r, x, r),
     "maximum": lambda x, r: np.maximum(x, r * 2),
     "full": lambda x, r: np.full((3, 2), 1.0, dtype="float64") * r + x,
+    "x[0] = r": lambda x, r: with_first(x, r),
+    "x[0] = [r / 3, 0.1]": lambda x, r: with_first(x, [r / 3, 0.1]),
+    "[r]": lambda x, r: x + np.array([r / 3, 0.1], dtype="float64"),
+    "x + [r]": lambda x, r: x + [r / 3, 0.1],
+    "append": lambda x, r: np.append(x, r / 3),
+    "outer": lambda x, r: np.outer(x, [r / 3, 0.1]),
+    "einsum": lambda x, r: np.einsum("ij,->ij", x, r / 3),
+    "array": lambda x, r: x + np.array(r / 3, dtype="float64"),
 }
+
+
+def with_first(x: Any, value: Any) -> Any:
+    """A copy of x with another first row."""
+    x = x * 1
+    x[0] = value
+    return x
 
 
 @pytest.mark.parametrize("name", EXACT)
@@ -132,3 +147,14 @@ def test_integers_and_bools_stay_constants() -> None:
     assert function(x, 4, True).shape == (4, 3)
     assert function(x, 4, False).shape == (2, 6)
     assert function(x, 4.0, False).shape == (2, 6)
+
+
+@pytest.mark.parametrize("make", [np.array, np.asarray])
+def test_arrays_made_of_numbers_are_no_numbers(make: Any) -> None:
+    """They have a dtype of their own, as outside of compiled functions."""
+    x = np.ones(2, dtype="float16")
+
+    def function(x: Any, rate: float) -> Any:
+        return x + make(rate)
+
+    assert gemel.compile(function)(x, 0.5).dtype == function(x, 0.5).dtype == "float32"

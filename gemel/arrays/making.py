@@ -109,16 +109,28 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
                 return from_list(value, as_dtype(dtype), device)
             return _from_numbers(value, _list_dtype(leaves), device)
         if any(isinstance(leaf, (_core.Array, Entry)) for leaf in leaves):
-            found = _stacked(value)
+            found = _stacked(value, dtype)
             return found if dtype is None else found.astype(dtype)
     if hasattr(value, "__dlpack__") and not hasattr(value, "__array_interface__"):
         return from_dlpack(value, device=device, copy=True)  # its dtype may be missing in NumPy
     return from_numpy(value, device, dtype=dtype)
 
 
-def _stacked(value: Any) -> Any:
-    """Nested lists of arrays, symbols and numbers as one array, without waiting for them."""
-    return stack([_stacked(v) if isinstance(v, (list, tuple)) else v for v in value])
+def _stacked(value: Any, dtype: Any) -> Any:
+    """Nested lists of arrays, symbols and numbers as one array, without waiting for them.
+
+    Numbers get the `dtype`, unless it is None.
+    """
+    if isinstance(value, (list, tuple)):
+        return stack([_stacked(each, dtype) for each in value])
+    if dtype is None or not (isinstance(value, NUMBER) or _is_number(value)):
+        return value
+    return value.astype(dtype) if isinstance(value, Entry) else array_like(value, dtype)
+
+
+def _is_number(value: Any) -> bool:
+    """Whether a symbol stands for a number."""
+    return isinstance(value, Entry) and value.spec.weak
 
 
 def default_dtype(value: Any) -> DType:
@@ -139,6 +151,15 @@ def _list_dtype(leaves: list[Any]) -> DType:
         found = map(default_dtype, inexact)
         return max(found, key=lambda dtype: dtype.itemsize, default=default_float())
     return bool_ if all(isinstance(leaf, bool) for leaf in leaves) else default_dtype(0)
+
+
+def _exact_dtype(leaves: Iterable[Any]) -> DType | None:
+    """The dtype with 64 bits a number of those leaves of a list that are no arrays and not whole;
+    None if there are none."""
+    inexact = [x for x in leaves if isinstance(x, (float, complex)) or _is_number(x)]
+    dtypes = [x.dtype if isinstance(x, Entry) else default_dtype(x) for x in inexact]
+    found = [as_number(dtype) for dtype in dtypes if dtype.is_inexact]
+    return max(found, key=lambda dtype: dtype.itemsize, default=None)
 
 
 def _from_numbers(value: Any, dtype: DType, device: Any) -> Any:
@@ -169,8 +190,7 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
             return number
     device = next((other.device for other in beside if isinstance(other, _core.Array)), None)
     if isinstance(value, (list, tuple, range)):
-        leaves = [n for n in lists.leaves(value) if isinstance(n, (float, complex))]
-        wide = as_number(_list_dtype(leaves)) if leaves and any_exact(beside) else None
+        wide = _exact_dtype(lists.leaves(value)) if any_exact(beside) else None
         return array_like(value, wide, device)
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         return array_like(value, None, device)

@@ -56,6 +56,7 @@ def array(
     None or False this is `asarray`. The result has at least `ndmin` axes; new ones come first.
     Elements are in C order, whatever `order` is.
     """
+    object = _made_array(object, dtype)
     if type(object) is ndarray and dtype is device is ctx is None and copy and not ndmin:
         return copied(object)
     if ndmin > 0 or not copy:
@@ -77,6 +78,14 @@ def array(
     return made if dtype is None else made.astype(dtype, copy=False)
 
 
+def _made_array(value: Any, dtype: Any) -> Any:
+    """The value; a compiled function's number argument, or what is computed from it, as an array,
+    as numbers are made arrays outside of compiled functions."""
+    if not isinstance(value, Entry) or not value.spec.weak:
+        return value
+    return filled(value, shape=(), dtype=value.dtype if dtype is None else as_dtype(dtype))
+
+
 @function(public="np", aliases=("asanyarray",))
 def asarray(
     a: Any,
@@ -92,7 +101,7 @@ def asarray(
     With `copy=True` the result is always a new array. With `copy=False` it never is: if a copy is
     required, as for everything but gemel arrays, the call raises `ValueError`.
     """
-    device = device or ctx
+    device, a = device or ctx, _made_array(a, dtype)
     given = isinstance(a, (ndarray, Entry))
     same = given and (dtype is None or a.dtype is as_dtype(dtype))
     if not copy and same and (device is None or a.device == device):

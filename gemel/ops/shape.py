@@ -43,7 +43,9 @@ def operand(value: Any, beside: Any = ()) -> Any:
     Numbers get the precision of the arrays beside them.
     """
     if isinstance(value, Entry):
-        return value.as_np_ndarray()
+        value = value.as_np_ndarray()
+        rounded = value.spec.weak and value.dtype.is_inexact and any_exact(beside)
+        return value.astype(as_number(value.dtype)) if rounded else value
     if isinstance(value, _core.Array):
         return value
     found = above.as_array(value, beside)
