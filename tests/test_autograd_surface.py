@@ -201,3 +201,14 @@ def test_views_of_turned_variables(shape: tuple[int, ...], turned: tuple[int, ..
     expected = numpy.zeros(shape)
     expected[-1:, :2] = 2 * numpy.flip(values, turned)[-1:, :2]
     numpy.testing.assert_array_equal(x.grad.asnumpy(), expected)
+
+
+def test_a_view_of_a_variable_that_repeats_elements() -> None:
+    x = np.broadcast_to(np.array([[1.0, 2.0, 3.0]]), (2, 3))
+    x.attach_grad()
+    with autograd.record():
+        loss = (x * x).sum()
+        with pytest.raises(GradientError, match=r"float32\[2, 3\], which repeats elements.*copy"):
+            (x[1:] * 2).sum()
+    loss.backward()
+    assert x.grad.tolist() == [[2.0, 4.0, 6.0]] * 2

@@ -241,6 +241,12 @@ def _view_source(history: Any, value: Any) -> Any:
         return found
     seen = window(history.base, place)
     if seen is None:
+        if isinstance(history.source, Leaf) and repeats(history.base):
+            # Which of the equal elements a view shows cannot be told.
+            raise GradientError(
+                f"a view of the variable {history.source.spec}, which repeats elements, has no "
+                "gradient; copy() the variable before attach_grad()"
+            )
         indices = above.from_numpy(positions(history.base, place), value.device)
         return source_of(recording(True, gather, _flat(history, value), indices, axis=0))
     if len(views) >= VIEWS:
