@@ -181,7 +181,8 @@ def test_slices_to_and_from_far_beyond_the_axis(far: int, tmp_path: Path) -> Non
             given = {"s": [start], "e": [stop], "a": [0], "t": [step]}
             node = helper.make_node("Slice", ["x", *given], ["y"])
             net = loaded(model_of([node], [("x", (6,))], [("y", None)], **given), tmp_path)
-            assert net(x).tolist() == list(range(6))[start:stop:step]
+            first = 0 if start == -far else start  # ONNX: also for steps backwards, unlike NumPy
+            assert net(x).tolist() == list(range(6))[first:stop:step]
 
 
 def test_the_corners_of_resized_pictures_stay(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel import np
 from gemel.errors import ShapeError
-from gemel.extent import Dim, same_for_all
+from gemel.extent import Dim, maximum, same_for_all
 from gemel.onnx.read.known import Known, shape_of
 from gemel.onnx.read.table import imports
 from gemel.onnx.types import dtype_of
@@ -116,6 +116,8 @@ def _within(part: slice, extent: Any) -> slice:
         stop = None
     if type(start) is int and abs(start) >= far:
         start = ahead if (start > 0) == forwards else None
+    if type(start) is int and start < 0 and not forwards:
+        start = maximum(start, -extent)  # unlike NumPy's: before the axis means its first element
     if start == 0 and type(start) is int and forwards:
         start = None
     return slice(start, stop, part.step)
