@@ -197,13 +197,14 @@ def test_the_corners_of_resized_pictures_stay(tmp_path: Path) -> None:
 
 def test_transposed_windows_that_are_shorter_than_their_stride(tmp_path: Path) -> None:
     """As ONNX Runtime: nothing is padded; the result was cut at the wrong end."""
+    weight = numpy.full((1, 1, 1), 2.0, "f")
     for auto in "SAME_UPPER", "SAME_LOWER":
-        node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], strides=[3], auto_pad=auto)
-        model = model_of(
-            [node], [("x", (1, 1, 3))], [("y", None)], w=numpy.full((1, 1, 1), 2.0, "f")
-        )
-        found = loaded(model, tmp_path)(np.array([[[1.0, 2.0, 3.0]]]))
-        assert found.tolist() == [[[2, 0, 0, 4, 0, 0, 6]]]
+        for wanted, after in ({}, []), ({"output_shape": [9]}, [0, 0]):
+            how = {"strides": [3], "auto_pad": auto, **wanted}
+            node = helper.make_node("ConvTranspose", ["x", "w"], ["y"], **how)
+            model = model_of([node], [("x", (1, 1, 3))], [("y", None)], w=weight)
+            found = loaded(model, tmp_path)(np.array([[[1.0, 2.0, 3.0]]]))
+            assert found.tolist() == [[[2, 0, 0, 4, 0, 0, 6, *after]]]
 
 
 # --- round trips ----------------------------------------------------------------------------

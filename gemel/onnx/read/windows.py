@@ -87,7 +87,7 @@ def _(node: Any, x: Any, weight: Any, bias: Any = None) -> Any:
     kernel = tuple(int(n) for n in weight.shape[2:])
     stride = tuple(node.get("strides") or [1] * axes)
     dilate = tuple(node.get("dilations") or [1] * axes)
-    more = tuple(node.get("output_padding") or [0] * axes)
+    more = list(node.get("output_padding") or [0] * axes)
     pads = node.get("pads") or [0] * (2 * axes)
     before, after = list(pads[:axes]), list(pads[axes:])
     wanted, auto = node.get("output_shape"), node.get("auto_pad", "NOTSET")
@@ -97,8 +97,9 @@ def _(node: Any, x: Any, weight: Any, bias: Any = None) -> Any:
         wanted = wanted or [n * s for n, s in zip(x.shape[2:], stride, strict=True)]
         for axis, (n, m) in enumerate(zip(whole, wanted, strict=True)):
             total = int(n + more[axis] - m)
-            if auto.startswith("SAME"):  # windows shorter than the stride need none
-                total = max(total, 0)
+            if total < 0:  # windows shorter than the stride need no padding
+                more[axis] -= total if node.get("output_shape") else 0
+                total = 0
             half = total // 2
             before[axis], after[axis] = (
                 (half, total - half) if auto == "SAME_UPPER" else (total - half, half)
