@@ -212,3 +212,32 @@ def test_a_view_of_a_variable_that_repeats_elements() -> None:
             (x[1:] * 2).sum()
     loss.backward()
     assert x.grad.tolist() == [[2.0, 4.0, 6.0]] * 2
+
+
+VIEWS: dict[str, Callable[[Any], Any]] = {
+    "a row, backwards": lambda x: x[2:1:-2, ::-2],
+    "a column, upwards": lambda x: x[::-2, 3:2:-2],
+    "an element": lambda x: x[2:1:-2, 3:2:-2],
+    "rows and columns, backwards": lambda x: x[::-2, ::-2],
+}
+READINGS: dict[str, Callable[[Any], Any]] = {
+    "reshape": lambda x: x.reshape(1, -1),
+    "transpose": lambda x: x.T,
+    "expand_dims": lambda x: np.expand_dims(x, 1),
+    "a slice": lambda x: x[::-1, :1],
+    "stack": lambda x: np.stack([x, 2 * x]),
+    "written": lambda x: x.T.__imul__(3),
+}
+
+
+@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("reading", READINGS)
+def test_a_variable_may_be_a_view_that_runs_backwards(view: str, reading: str) -> None:
+    x = VIEWS[view](np.array(numpy.arange(12.0).reshape(3, 4), dtype="float64"))
+    plain = np.array(x.asnumpy(), dtype="float64")
+    for each in (x, plain):
+        each.attach_grad()
+        with autograd.record():
+            loss = (READINGS[reading](each) ** 2).sum()
+        loss.backward()
+    assert x.grad.tolist() == plain.grad.tolist() and any(plain.grad.ravel().tolist())

@@ -318,6 +318,23 @@ def test_whole_numbers_may_be_numpys(name: str) -> None:
         assert SIZES[name](number) == expected
 
 
+ONE = np.array(1)
+ARRAYS: dict[str, tuple[Callable[[], Any], Any]] = {
+    "histogram": (lambda: np.histogram(np.arange(4.0), ONE + ONE)[0].tolist(), [2, 2]),
+    "Generator.normal": (lambda: np.random.default_rng(1).normal(0.0, 1.0, ONE).shape, (1,)),
+    "Generator.uniform": (lambda: np.random.default_rng(1).uniform(size=(ONE, 2)).shape, (1, 2)),
+    "Generator.integers": (lambda: np.random.default_rng(1).integers(9, size=ONE).shape, (1,)),
+    "zeros": (lambda: np.zeros((2, ONE)).shape, (2, 1)),
+    "flip": (lambda: np.flip(np.arange(4).reshape(2, 2), ONE).tolist(), [[1, 0], [3, 2]]),
+}
+
+
+@pytest.mark.parametrize("name", ARRAYS)
+def test_sizes_and_axes_may_be_arrays_without_dimensions(name: str) -> None:
+    found, expected = ARRAYS[name]
+    assert found() == expected
+
+
 def test_sizes_in_numpys_arrays() -> None:
     assert nn.MaxPool2D(numpy.array([2, 2]))(np.ones((1, 1, 4, 4))).shape == (1, 1, 2, 2)
     assert np.flip(np.arange(4).reshape(2, 2), numpy.array([0, 1])).tolist() == [[3, 2], [1, 0]]

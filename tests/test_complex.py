@@ -215,6 +215,16 @@ def test_a_complex_head_needs_its_gradient() -> None:
     assert z.grad.tolist() == [-2j] * 3
 
 
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_conditions(dtype: str) -> None:
+    condition = np.array([1j, 0, -1], dtype=dtype)
+    for a in (np.ones(3), np.array([1, 2, 3]), condition):
+        expected = numpy.where(condition.asnumpy(), a.asnumpy(), 5)
+        for choose in (np.where, gemel.compile(np.where)):
+            assert choose(condition, a, 5).tolist() == expected.tolist()
+    assert np.select([condition], [np.ones(3)], 2).tolist() == [1, 2, 1]
+
+
 # --- dtypes ---------------------------------------------------------------------------------
 
 

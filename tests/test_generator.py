@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -13,6 +14,7 @@ from scipy import stats
 
 import gemel
 from gemel import autograd, gluon, np, npx
+from gemel.errors import AxisError, DTypeError, ShapeError
 
 DRAWS = {
     "normal": lambda r: r.normal(1.0, 2.0, size=(3, 4)),
@@ -232,3 +234,50 @@ def test_in_a_hybridized_block() -> None:
     net.hybridize()
     for wanted in expected:
         numpy.testing.assert_allclose(net(x).asnumpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_a_list_is_put_in_order_too() -> None:
+    numbers = list(range(20))
+    np.random.default_rng(1).shuffle(numbers)
+    assert sorted(numbers) == list(range(20)) != numbers
+    for wrong in ((1, 2), np.array(3)):
+        with pytest.raises(TypeError, match="must be an array with rows, or a list"):
+            np.random.default_rng(1).shuffle(wrong)
+    with pytest.raises(AxisError, match="permutation: axis 2 is out of range"):
+        np.random.default_rng(1).permutation(np.ones((2, 2)), axis=2)
+
+
+REFUSED: dict[str, tuple[Callable[[Any], Any], type[Exception], str]] = {
+    "out is no array": (lambda r: r.normal(out=3), TypeError, "normal: out is int"),
+    "out of integers": (
+        lambda r: r.uniform(out=np.zeros(2, dtype="int64")),
+        DTypeError,
+        "uniform: dtype int64 must be floating",
+    ),
+    "a dtype that out cannot hold": (
+        lambda r: r.uniform(dtype="float32", out=np.zeros(2, dtype="int64")),
+        DTypeError,
+        "uniform: unsafe cast",
+    ),
+    "out of another shape": (
+        lambda r: r.poisson(size=3, out=np.zeros(2)),
+        ShapeError,
+        "poisson: out of shape",
+    ),
+    "choice from a fraction": (lambda r: r.choice(2.5), TypeError, "choice: 2.5 must be a whole"),
+    "choice along no axis": (lambda r: r.choice(np.ones(3), axis=1), AxisError, "choice: axis 1"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_is_refused(name: str) -> None:
+    call, error, message = REFUSED[name]
+    for source in (np.random, np.random.default_rng(1)):
+        with pytest.raises(error, match=message):
+            call(source)
+
+
+def test_out_gives_the_dtype() -> None:
+    found = np.random.default_rng(1).random(out=np.zeros(100, dtype="float64"))
+    assert any(value != float(numpy.float32(value)) for value in found.tolist())
+    assert np.random.randint(0, 5, out=np.zeros(4, dtype="uint8")).dtype == "uint8"

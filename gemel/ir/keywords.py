@@ -74,14 +74,19 @@ def _written(target: Any, value: Any) -> Any:
     return target
 
 
-def fits(name: str, target: Any, shape: Any, dtype: Any, casting: str) -> None:
-    """Raises what `into` raises for a target that cannot hold a result of this spec."""
+def check_target(name: str, target: Any) -> None:
+    """Raise `TypeError` unless `target` is an array that a result can be written to."""
     is_array: bool = isinstance(target, ArrayMethods)
     if not is_array:
         kind = type(target).__name__
         raise TypeError(
             f"{name}: out is {kind}; it must be a gemel array or a tuple of gemel arrays"
         )
+
+
+def fits(name: str, target: Any, shape: Any, dtype: Any, casting: str) -> None:
+    """Raises what `into` raises for a target that cannot hold a result of this spec."""
+    check_target(name, target)
     if not castable(dtype, target.dtype, casting):
         raise DTypeError(
             f"{name}: unsafe cast: a result of dtype {dtype} cannot be stored in out of dtype "

@@ -150,7 +150,10 @@ class Elementwise(Op):
 
     def _only_moves(self, inputs: Sequence[Spec], result: Spec) -> bool:
         pairs = zip(inputs, self.types(tuple(inputs), {})[0], strict=True)
-        return all(d.kind != "c" or (s.dtype is d and not s.weak) for s, d in pairs)
+        return all(
+            (s.dtype is d and not s.weak) if "c" in (s.dtype.kind, d.kind) else True
+            for s, d in pairs
+        )
 
     def _into(self, target: Any, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> None:
         """For the core: write a result into an array if no kernel can do so directly."""

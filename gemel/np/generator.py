@@ -20,7 +20,7 @@ from gemel.ops import choices, distributions  # noqa: F401 -- they declare what 
 from gemel.ops.elementwise import add, copy
 from gemel.ops.random import drawing_from
 from gemel.ops.shape import operand
-from gemel.spec import whole
+from gemel.spec import normalize_axis, whole
 
 #: Makes the seeds of a generator's children independent of its numbers.
 SPAWNED = 0x0C41_1D5E_0C41_1D5E
@@ -146,6 +146,7 @@ class Generator:
     _randint = _method("randint")
     _permutation = _method("permutation")
     _permuted = _method("permuted")
+    _shuffle = _method("shuffle")
 
     def integers(
         self,
@@ -179,12 +180,16 @@ class Generator:
         """The numbers 0 to x - 1, or an array's slices along an axis, in random order."""
         if axis == 0:
             return self._permutation(x)
-        order = self._permutation(x.shape[axis])
+        x = operand(x)
+        order = self._permutation(x.shape[normalize_axis("permutation", axis, x.ndim)])
         return x.take(order, axis=axis)
 
     def shuffle(self, x: Any, axis: int = 0) -> None:
-        """Put an array's slices along an axis in random order, in place."""
-        x[...] = self.permutation(x, axis)
+        """Put an array's slices along an axis, or a list, in random order, in place."""
+        if axis == 0:
+            self._shuffle(x)
+        else:
+            x[...] = self.permutation(x, axis)
 
     def permuted(self, x: Any, axis: int | None = None) -> Any:
         """An array with all elements in random order; along an axis, each row gets its own

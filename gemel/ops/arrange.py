@@ -65,7 +65,7 @@ def flip(m: Any, axis: Any = None) -> Array:
     """Reverse the given axes, or all; a view."""
     m, axis = operand(m), plain(axis)
     axes = normalize_axes("flip", axis, m.ndim)
-    if axis is not None and axis != () and not m.ndim:  # a 0-d array has no axis: raise
+    if not m.ndim and axis is not None and axis != ():  # a 0-d array has no axis: raise
         normalize_axis("flip", axis, 0)
     return m[tuple(BACKWARDS if a in axes else FORWARDS for a in range(m.ndim))]
 

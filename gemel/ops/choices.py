@@ -25,6 +25,7 @@ from gemel.ops.distribution import (
     held,
     normally,
     shape_of,
+    size_for,
     uniformly,
 )
 from gemel.ops.elementwise import (
@@ -273,13 +274,15 @@ def choice(
 
     >>> np.random.choice(5, size=(2, 2)).shape
     """
-    size = tuple(out.shape) if size is None and out is not None else size
+    size = size_for("choice", size, out)
     with beside(device or ctx, (a, p, out)):
         if not isinstance(a, WHOLE) and hasattr(a, "__index__") and not getattr(a, "ndim", 1):
             a = index(a)  # NumPy's integers, and 0-d arrays
         whole = isinstance(a, WHOLE)
         a = a if whole else operand(a)
-        count = a if whole else a.shape[axis]
+        if not whole and not a.ndim:
+            raise TypeError(f"choice: {a} must be a whole number or an array with an axis")
+        count = a if whole else a.shape[normalize_axis("choice", axis, a.ndim)]
         shape = shape_of("choice", size) if size is not None else ()
         many = product(shape)
         if many > 0 and not count > 0:
@@ -298,7 +301,7 @@ def choice(
         else:
             chosen = _by_shares(p, shape)
         found = chosen if whole else gather(a, chosen, axis=normalize_axis("choice", axis, a.ndim))
-        return delivered(found, out)
+        return delivered("choice", found, out)
 
 
 def _shares(p: Any, count: Any) -> Any:

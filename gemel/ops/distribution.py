@@ -9,6 +9,7 @@ from gemel.device import Device, beside
 from gemel.dtype import DType, as_dtype, check_held, default_float, float32, float64, int64
 from gemel.errors import ArgumentError, DTypeError, ShapeError, suggestion
 from gemel.extent import NUMBER, WHOLE
+from gemel.ir.keywords import check_target, fits
 from gemel.ir.public import Array, function, publish
 from gemel.ops.elementwise import cast, filled, log1p, maximum
 from gemel.ops.random import drawn, normal, randint, required, uniform
@@ -109,18 +110,19 @@ class Distribution:
     def __call__(self, *values: Any, **named: Any) -> Any:
         """Numbers of this distribution."""
         given = self._bound(values, named)
-        dtype = as_dtype(given["dtype"] or self.dtype or default_float())
+        out = given["out"]
+        size = size_for(self.__name__, given["size"], out)
+        dtype = dtype_for(given["dtype"], out, self.dtype or default_float())
         if dtype.kind not in self.kinds:
             words = {"f": "floating", "iu": "an integer", "iuf": "of numbers"}[self.kinds]
             hint = "; use randint for integers" if self.kinds == "f" else ""
             raise DTypeError(f"{self.__name__}: dtype {dtype} must be {words}{hint}")
-        out, plain = given["out"], [given[name] for name in self.parameters]
-        size = tuple(out.shape) if given["size"] is None and out is not None else given["size"]
+        plain = [given[name] for name in self.parameters]
         with beside(given["device"] or given["ctx"], (*plain, out)):
             parameters = [*map(self._parameter, self.parameters, plain)]
             shape = shape_of(self.__name__, size, parameters)
             found = self.body(Draw(shape, dtype), *parameters)
-            return delivered(in_dtype(found, dtype), out)
+            return delivered(self.__name__, in_dtype(found, dtype), out)
 
     def __reduce__(self) -> str:
         return self.__name__
@@ -168,12 +170,27 @@ def shape_of(name: str, size: Any, parameters: Any = ()) -> tuple[int, ...]:
     return shape
 
 
-def delivered(found: Any, out: Any) -> Any:
-    """The result, or `out` after the result was written to it."""
+def size_for(name: str, size: Any, out: Any) -> Any:
+    """`size`, or if that is None the shape of `out`, which must be an array (`TypeError`)."""
+    if out is None:
+        return size
+    check_target(name, out)
+    return tuple(out.shape) if size is None else size
+
+
+def dtype_for(dtype: Any, out: Any, plain: DType) -> DType:
+    """The dtype to draw in: the one asked for, or that of `out`, or the plain one."""
+    return as_dtype(dtype or (plain if out is None else out.dtype))
+
+
+def delivered(name: str, found: Any, out: Any) -> Any:
+    """The result, or `out` after the result was written to it. Raises `DTypeError` if `out` cannot
+    hold such numbers, and `ShapeError` if it has another shape."""
     if out is None:
         return found
+    fits(name, out, (), found.dtype, "same_kind")
     if not same_shape(tuple(out.shape), tuple(found.shape)):
-        raise ShapeError(f"out of shape {list(out.shape)} cannot hold {list(found.shape)}")
+        raise ShapeError(f"{name}: out of shape {list(out.shape)} cannot hold {list(found.shape)}")
     out[...] = found
     return out
 
@@ -250,8 +267,8 @@ def _whole_numbers(
     """
     if high is None:
         low, high = 0, low
-    chosen = as_dtype(dtype or int64)
-    size = tuple(out.shape) if size is None and out is not None else size
+    size = size_for("randint", size, out)
+    chosen = dtype_for(dtype, out, int64)
     with beside(device or ctx, (low, high, out)):
         if isinstance(low, WHOLE) and isinstance(high, WHOLE):
             _check_bounds(low, high, chosen)
@@ -265,7 +282,7 @@ def _whole_numbers(
                 message="randint: low must be below high",
             )
         shape = shape_of("randint", size, (low, high))
-        return delivered(drawn(randint, low, high, shape=shape, dtype=chosen), out)
+        return delivered("randint", drawn(randint, low, high, shape=shape, dtype=chosen), out)
 
 
 def _check_bounds(low: int, high: int, dtype: DType) -> None:

@@ -7,14 +7,13 @@ from typing import Any
 from gemel.device import beside_arrays
 from gemel.dtype import default_float, float64, int64
 from gemel.errors import ShapeError
-from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
 from gemel.ops.shape import operand
-from gemel.spec import Spec, is_several, plain, same_shape
+from gemel.spec import Spec, is_several, same_shape, whole
 
 
 @op(dynamic=True, public="np", mxnet="_npi_bincount")
@@ -77,9 +76,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
         return by_numpy(numpy().histogram_bin_edges, (operand(a), bins, range, weights), {})
     if is_several(bins):
         return operand(bins, (a,))
-    bins = plain(bins)
-    if not isinstance(bins, WHOLE):
-        return operand(bins)
+    bins = whole("histogram", "bins", bins)
     limits = None if range is None else tuple(float(end) for end in range)
     return histogram_edges(operand(a), bins=bins, limits=limits)
 

@@ -12,7 +12,7 @@ from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.graph import Entry
-from gemel.ir.keywords import converted, into
+from gemel.ir.keywords import converted, into, static
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
@@ -34,7 +34,7 @@ from gemel.spec import (
 
 def listed(shape: Any) -> tuple[int, ...]:
     """A shape that may be given as one number."""
-    return tuple(shape) if is_several(shape) else (shape,)
+    return static(tuple(shape) if is_several(shape) else (shape,))  # type: ignore[no-any-return]
 
 
 def operand(value: Any, beside: Any = ()) -> Any:
