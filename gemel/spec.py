@@ -122,7 +122,8 @@ def whole(name: str, kind: str, value: Any) -> Any:
         return value
     if hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0:
         return value.__index__()
-    raise TypeError(f"{name}: {kind} {value!r} must be a whole number")
+    given = f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else repr(value)
+    raise TypeError(f"{name}: {kind} {given} must be a whole number")
 
 
 def wholes(name: str, kind: str, values: Any) -> tuple[Any, ...]:
@@ -181,12 +182,9 @@ def promote_specs(*specs: Spec) -> DType:
 
 
 def normalize_axis(name: str, axis: Any, ndim: int) -> int:
-    """A possibly negative axis as 0 <= axis < ndim. Raises `AxisError`."""
-    if not isinstance(axis, WHOLE) and hasattr(axis, "__index__") and not is_several(axis):
-        axis = axis.__index__()
-    if not isinstance(axis, WHOLE) or isinstance(axis, bool):
-        given = f"an array of shape {axis.shape}" if hasattr(axis, "shape") else repr(axis)
-        raise AxisError(f"{name}: an axis is an integer, not {given}")
+    """A possibly negative axis as 0 <= axis < ndim. Raises `AxisError`, and `TypeError` for what is
+    no whole number."""
+    axis = whole(name, "axis", axis)
     if not -ndim <= axis < ndim:
         raise AxisError(f"{name}: axis {axis!r} is out of range for an array of {ndim} dimensions")
     place: int = axis % ndim if axis < 0 else axis

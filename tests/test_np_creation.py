@@ -91,6 +91,13 @@ def test_asarray_copies_when_told() -> None:
 def test_wrong_calls() -> None:
     with pytest.raises(ValueError, match="geomspace"):
         np.geomspace(-1, 1)
+    for dtype in ("float16", "float32", "float64", "complex64"):  # floating arrays give their dtype
+        ends = np.array(0.1, dtype=dtype), np.array([0.7, 2], dtype=dtype)
+        for made in (np.linspace, np.logspace, np.geomspace):
+            assert made(*ends, 3).dtype == made(0.1, ends[1], 3).dtype == dtype
+    assert np.linspace(np.array(1), 2, 3).dtype == np.linspace(0.1, [1, 2], 3).dtype == "float32"
+    exact = np.array(0.1, dtype="float64")
+    assert np.linspace(exact, 1, 3)[0].item() == np.arange(exact, 1)[0].item() == 0.1
     with pytest.raises(ShapeError, match="linspace"):
         np.linspace(0, 1, -1)
     with pytest.raises(ShapeError, match="vander"):

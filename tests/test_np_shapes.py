@@ -495,10 +495,17 @@ def test_errors_at_the_call(call: Any, kind: type[Exception], message: str) -> N
 
 
 def test_an_axis_that_is_not_there_is_an_index_error_too() -> None:
-    for call in (np.flip, np.sort, np.expand_dims, np.squeeze, np.unstack):
+    for call in (np.flip, np.sort, np.expand_dims, np.squeeze, np.unstack, np.unique):
         for kind in (IndexError, ValueError, AxisError):
             with pytest.raises(kind, match="axis 5 is out of range"):
                 call(np.array(X), axis=5)
+
+
+def test_an_axis_is_a_whole_number() -> None:
+    for call in (np.flip, np.sort, np.sum, np.cumsum, np.squeeze, np.unstack):
+        for axis in (1.0, "a"):
+            with pytest.raises(TypeError, match=r"axis .* must be a whole number"):
+                call(np.array(X), axis=axis)
 
 
 def test_errors_at_the_wait() -> None:

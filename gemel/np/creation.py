@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
 from typing import Any
 
 from gemel.arrays.making import array_like, default_dtype
@@ -11,10 +12,10 @@ from gemel.device import as_device, beside, beside_arrays
 from gemel.dtype import (
     MANNERS,
     DType,
-    any_exact,
     as_dtype,
     as_number,
     check_held,
+    complex64,
     complex128,
     default_float,
     float64,
@@ -274,15 +275,18 @@ def arange(
     device: Any = None,
     ctx: Any = None,
 ) -> Array:
-    """Evenly spaced numbers in [start, stop). The default dtype is float32 after `npx.set_np()`.
+    """Evenly spaced numbers in [start, stop).
+
+    The default dtype is float32 after `npx.set_np()`, and that of start, stop and step if these are
+    floating arrays.
 
     With an integer `dtype` the first two numbers are rounded, and all others have the same distance
     as these two.
     """
     if stop is None:
         start, stop = 0, start
-    ends = (n if isinstance(n, NUMBER) else above.as_array(n) for n in (start, stop, step))
-    start, stop, step = (n.item() if hasattr(n, "item") else n for n in ends)
+    given = [n if isinstance(n, NUMBER) else above.as_array(n) for n in (start, stop, step)]
+    start, stop, step = (n.item() if hasattr(n, "item") else n for n in given)
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
     steps = -((start - stop) // step) if whole else (stop - start) / step
     if not whole and not math.isfinite(steps):
@@ -290,7 +294,7 @@ def arange(
     count = max(0, steps if whole else math.ceil(steps))
     if count == 0:
         start, step = 0, 1  # the given ones may not fit the dtype
-    plain = default_dtype(0) if whole else default_float()
+    plain = default_dtype(0) if whole else _inexact(given)
     chosen = as_dtype(dtype) if dtype is not None else plain
     if count and not whole and chosen.kind in "iu":
         start, step = int(start), int(start + step) - int(start)
@@ -320,10 +324,12 @@ def linspace(
 
     With `retstep` the result is (numbers, step); the step is NaN for fewer than two numbers.
     Integers are rounded down. If start or stop are arrays, each pair of elements gives one such
-    sequence, along `axis` of the result.
+    sequence, along `axis` of the result. The dtype is by default that of such arrays if they are
+    floating, otherwise float32.
     """
+    start, stop = (above.as_array(end, (start, stop)) for end in (start, stop))
     found, step = _line("linspace", start, stop, num, endpoint, device or ctx)
-    chosen = as_dtype(dtype or _plain(found.dtype, any_exact((start, stop))))
+    chosen = as_dtype(dtype or _inexact((start, stop), found.dtype))
     found = (found if chosen.is_inexact else floor(found)).astype(chosen)
     found = _first_at("linspace", found, axis)
     return (found, step) if retstep else found
@@ -333,7 +339,6 @@ def _line(
     name: str, start: Any, stop: Any, num: int, endpoint: bool, device: Any
 ) -> tuple[Any, Any]:
     """Evenly spaced 64-bit numbers along the first axis, and their distance."""
-    start, stop = (above.as_array(end, (start, stop)) for end in (start, stop))
     if whole(name, "num", num) < 0:
         raise ShapeError(f"{name}: {num} is not a valid number of elements")
     start, stop = _end(start), _end(stop)
@@ -381,19 +386,22 @@ def logspace(
 
     >>> np.logspace(0, 2, 3)
     """
-    exact = any_exact((start, stop, base))
+    given = start, stop, base
+    start, stop, base = ends = [above.as_array(each, given) for each in given]
     if not isinstance(base, NUMBER):  # an array gives a row for each of its elements
-        base = _end(above.as_array(base))
-        start = _end(above.as_array(start)) + base * 0
+        base = _end(base)
+        start = _end(start) + base * 0
     exponents = _line("logspace", start, stop, num, endpoint, device or ctx)[0]
     found = (float(base) if isinstance(base, WHOLE) else base) ** exponents
-    return _first_at("logspace", found, axis).astype(dtype or _plain(found.dtype, exact))
+    return _first_at("logspace", found, axis).astype(dtype or _inexact(ends, found.dtype))
 
 
-def _plain(dtype: DType, exact: bool) -> DType:
-    """The dtype of rows of numbers: the default, or if `exact` with 64 bits a number."""
-    plain = default_float().complex if dtype.is_complex else default_float()
-    return as_number(plain) if exact else plain
+def _inexact(given: Iterable[Any], found: DType = float64) -> DType:
+    """The dtype of numbers computed from these: that of the floating arrays among them, or the
+    default one; complex if the numbers were found to be."""
+    own = [x.dtype for x in given if not isinstance(x, NUMBER) and x.dtype.is_inexact]
+    chosen = reduce(promote, own) if own else default_float()
+    return promote(chosen, complex64) if found.is_complex else chosen
 
 
 @function(public="np")
@@ -414,7 +422,6 @@ def geomspace(
 
     >>> np.geomspace(1, 100, 3)
     """
-    exact = any_exact((start, stop))
     if isinstance(start, (int, float)) and isinstance(stop, (int, float)):
         if start == 0 or stop == 0 or (start < 0) != (stop < 0):
             raise ArgumentError(f"geomspace: from {start} to {stop} there is no geometric sequence")
@@ -425,7 +432,7 @@ def geomspace(
     part = linspace(0.0, 1.0, num, endpoint, dtype=float64, device=place)
     part = reshape(part, shape=(num, *[1] * len(getattr(ratio, "shape", ()))))
     found = _end(start) * ratio**part
-    return _first_at("geomspace", found, axis).astype(dtype or _plain(found.dtype, exact))
+    return _first_at("geomspace", found, axis).astype(dtype or _inexact((start, stop), found.dtype))
 
 
 @function(public="np")

@@ -336,6 +336,7 @@ def unique(x: Any, *, more: bool = True, axis: Any = None, equal_nan: bool = Tru
 
     Its shape depends on values: the call waits for x, and it cannot be part of a trace.
     """
+    axis = None if axis is None else normalize_axis("unique", axis, x.ndim)
     return numpy().unique(x, more, more, more, axis, equal_nan=equal_nan)
 
 
@@ -352,8 +353,7 @@ def _(
 ) -> Any:
     """The distinct elements (slices along an axis) in order. Waits for them.
 
-    Asked for more, a tuple: where each is first, where they stand in the array, how many of each
-    there are.
+    Asked for more, a tuple: where each is first, where they stand in the array, and how many.
     """
     asked = (return_index, return_inverse, return_counts)
     if not any(asked):
