@@ -286,6 +286,7 @@ BAD: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda x: np.linalg.solve(x[:, :3], x[0]), ShapeError, "must have the 3 rows"),
     (lambda x: np.linalg.qr(x, "full"), UnknownNameError, "mode of qr"),
     (lambda x: np.linalg.eigh(x[:, :3], "M"), UnknownNameError, "UPLO"),
+    (lambda x: np.linalg.eigh(x[:, :3], 1), UnknownNameError, "UPLO"),
     (lambda x: np.linalg.norm(x, "nic"), UnknownNameError, "order of a matrix's norm"),
     (lambda x: np.linalg.norm(x[0], "fro"), UnknownNameError, "order of a vector's norm"),
     (lambda x: np.linalg.norm(x[None], 2), ShapeError, "is for vectors or matrices"),

@@ -16,6 +16,7 @@ from gemel.ir.keywords import into
 from gemel.ir.public import NAMESPACES, Array, function, lookup, publish
 from gemel.ops import arrange, linalg, products, triangles
 from gemel.ops.shape import operands, reshape
+from gemel.spec import normalize_axis
 
 for _operation in (linalg.matmul, products.vecdot, products.tensordot, arrange.matrix_transpose):
     publish(_operation, _operation.__name__, "np.linalg")
@@ -48,7 +49,8 @@ def outer(x1: Any, x2: Any) -> Array:
 def cross(x1: Any, x2: Any, *, axis: int = -1) -> Array:
     """The cross product of vectors of three elements along an axis."""
     a, b = operands((x1, x2))
-    if not a.shape[axis] == b.shape[axis] == 3:
+    lengths = [x.shape[normalize_axis("cross", axis, x.ndim)] for x in (a, b)]
+    if not lengths[0] == lengths[1] == 3:
         raise ShapeError(
             f"cross: {list(a.shape)} and {list(b.shape)} must have 3 along axis {axis}"
         )

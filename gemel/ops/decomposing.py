@@ -326,9 +326,9 @@ def _(g: Any, y: Any, x: Any) -> Any:
 
 
 def _upper(name: str, part: str) -> bool:
-    if part.upper() not in ("L", "U"):
+    if str(part).upper() not in ("L", "U"):
         raise unknown_name(f"UPLO of {name}", part, ("L", "U"))
-    return part.upper() == "U"
+    return str(part).upper() == "U"
 
 
 @op(fails=True, public="np.linalg", mxnet="_npi_eigvalsh", complex=True)

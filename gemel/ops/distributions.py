@@ -10,7 +10,7 @@ from typing import Any
 
 from gemel.device import beside
 from gemel.dtype import as_dtype, default_float, float64, int64, uint32, uint64
-from gemel.errors import ArgumentError
+from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER
 from gemel.ir.declare import elementwise, op
 from gemel.ir.op import numpy
@@ -402,6 +402,8 @@ def dirichlet(alpha: Any, size: Any = None, dtype: Any = None, device: Any = Non
     >>> np.random.dirichlet(np.array([1.0, 2.0, 3.0]), size=4).shape
     """
     alpha = held("dirichlet", "alpha", operand(alpha), "positive")
+    if not alpha.ndim:
+        raise ShapeError("dirichlet: alpha must have an axis, along which the numbers sum to 1")
     lead = shape_of("dirichlet", size) if size is not None else tuple(alpha.shape[:-1])
     dtype = as_dtype(dtype or default_float())
     with beside(device, (alpha,)):

@@ -10,7 +10,7 @@ from math import isfinite
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import DType, as_dtype, bool_, castable, check_held, is_large
+from gemel.dtype import CASTINGS, DType, as_dtype, bool_, castable, check_held, is_large
 from gemel.errors import DTypeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.above import above
@@ -33,6 +33,8 @@ def with_keywords(op: Op, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any
         raise unknown_name(f"order of {op.name}", order, [o for o in ORDERS if o])
     common.pop("subok", None)
     if "casting" in common:
+        if common["casting"] not in CASTINGS:
+            raise unknown_name(f"casting of {op.name}", common["casting"], CASTINGS)
         return _universal(op, inputs, rest, **common)
     return _reduction(op, inputs, rest, **common)
 

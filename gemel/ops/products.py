@@ -73,7 +73,7 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Any:
     """The sum of products along an axis; the other axes broadcast. Complex numbers of the first
     are conjugated."""
     for x in (x1, x2):
-        normalize_axis("vecdot", axis, x.ndim)
+        normalize_axis("vecdot", axis, getattr(x, "ndim", 0))
     if not x1.shape[axis] == x2.shape[axis]:
         raise ShapeError(
             f"vecdot: {x1.spec} and {x2.spec} must have the same length along axis {axis}"
