@@ -208,6 +208,8 @@ SHAPES: dict[str, Callable[[Any, Any], Any]] = {
     "einsum": lambda np, x: np.einsum("ij,jk->ik", x, x),
     "tensordot": lambda np, x: np.tensordot(x, x, axes=1),
     "dtype": lambda np, x: x.astype("float33"),
+    "where of x alone": lambda np, x: np.where(x > 0, x),
+    "where of y alone": lambda np, x: np.where(x > 0, y=x),
     "casting": lambda np, x: np.sin(x, casting="anyhow"),
     "casting beside out": lambda np, x: np.add(x, 1, out=x, casting="anyhow"),
     "vecdot of a number": lambda np, x: np.vecdot(x, 1.0),

@@ -6,7 +6,13 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import as_dtype, int64, uint64
-from gemel.errors import ArrayIndexError, IndexDTypeError, ShapeError, unknown_name
+from gemel.errors import (
+    ArgumentError,
+    ArrayIndexError,
+    IndexDTypeError,
+    ShapeError,
+    unknown_name,
+)
 from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
@@ -390,8 +396,10 @@ def _(a: Any) -> tuple[Any, ...]:
 @where.facade
 def _(condition: Any, x: Any = None, y: Any = None) -> Array:
     """x where the condition holds, else y; with one argument, `nonzero(condition)`."""
-    if x is not None:
+    if x is not None and y is not None:
         return where(condition, x, y)
+    if x is not None or y is not None:
+        raise ArgumentError("where: x and y must both be given, or neither of them")
     found = nonzero(condition)
     return found if isinstance(found, tuple) else (found,)
 
