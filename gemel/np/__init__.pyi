@@ -214,7 +214,7 @@ def arange(
     device: Any = None,
     ctx: Any = None,
 ) -> ndarray:
-    """Evenly spaced numbers in [start, stop). The default dtype is float32 after `npx.set_np()`."""
+    """Evenly spaced numbers in [start, stop)."""
 
 def arccos(
     x: Any,
