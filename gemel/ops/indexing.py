@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.dtype import as_dtype, int64, uint64
+from gemel.dtype import as_dtype
 from gemel.errors import (
     ArgumentError,
     ArrayIndexError,
@@ -25,9 +25,8 @@ from gemel.ir.public import Array, function
 from gemel.ir.rules import Emitter
 from gemel.lists import leaves
 from gemel.ops.elementwise import copy as materialized
-from gemel.ops.elementwise import full, iota, limit, where
+from gemel.ops.elementwise import full, limit, where
 from gemel.ops.keys import (
-    LARGEST,
     adjacent,
     array_axes,
     canonical,
@@ -153,7 +152,7 @@ def integer_indices(name: str, indices: Spec) -> None:
         raise IndexDTypeError(f"{name}: indices {indices} must be integers; use astype('int64')")
 
 
-def _some_place(name: str, shape: tuple[int, ...], axis: int, indices: Spec) -> None:
+def some_place(name: str, shape: tuple[int, ...], axis: int, indices: Spec) -> None:
     """Raises `IndexError` if there are positions but the axis is empty."""
     check_axis(name, axis, len(shape))
     if type(shape[axis]) is int and shape[axis] == 0 and 0 not in indices.shape:
@@ -172,7 +171,7 @@ def gather(x: Any, indices: Any, *, axis: int) -> Any:
 @gather.spec
 def _(x: Spec, indices: Spec, *, axis: int) -> Spec:
     integer_indices("take", indices)
-    _some_place("take", x.shape, axis, indices)
+    some_place("take", x.shape, axis, indices)
     return Spec((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
 
 
@@ -212,7 +211,7 @@ def scatter(g: Any, indices: Any, *, axis: int, shape: Any) -> Any:
 @scatter.spec
 def _(g: Spec, indices: Spec, *, axis: int, shape: Any) -> Spec:
     integer_indices("scatter", indices)
-    _some_place("scatter", extents("scatter", shape), axis, indices)
+    some_place("scatter", extents("scatter", shape), axis, indices)
     slices = (*shape[:axis], *indices.shape, *shape[axis + 1 :])
     if not same_shape(g.shape, slices):
         raise ShapeError(
@@ -283,98 +282,6 @@ def _within(indices: Any, extent: int, mode: str) -> Any:
     if mode == "wrap":
         return wrapped(indices, extent)
     raise unknown_name("mode", mode, ("raise", "clip", "wrap"))
-
-
-@op(public="npx", mxnet="_npx_pick", moves=1)
-def pick(x: Any, index: Any, *, axis: int = -1, keepdims: bool = False) -> Any:
-    """From each row along an axis, the element at that row's index (clipped to the range)."""
-    np = numpy()
-    index = np.minimum(index, np.uint64(LARGEST)) if index.dtype == "uint64" else index
-    place = np.clip(np.expand_dims(index.astype("int64"), axis), 0, x.shape[axis] - 1)
-    found = np.take_along_axis(x, place, axis)
-    return found if keepdims else np.squeeze(found, axis)
-
-
-@pick.facade
-def _(data: Any, index: Any, axis: int = -1, mode: str = "clip", keepdims: bool = False) -> Array:
-    """From each row along an axis, the element at that row's index.
-
-    By `mode` an index out of range is the nearest ("clip"), one counted on from the other end
-    ("wrap"), or an `IndexError`, raised when the result is waited for ("raise"). The index may have
-    extent 1 along the axis.
-    """
-    if mode not in ("clip", "wrap", "raise"):
-        raise unknown_name("mode of pick", mode, ("clip", "wrap", "raise"))
-    data, index = operand(data), operand(index)
-    place = normalize_axis("pick", axis, len(data.shape))
-    if len(index.shape) == len(data.shape) and index.shape[place] == 1:
-        index = reshape(index, shape=(*index.shape[:place], *index.shape[place + 1 :]))
-    if mode == "wrap":
-        index = wrapped(index, data.shape[place])
-    chosen = pick_inside if mode == "raise" else pick
-    return chosen(data, index, axis=axis, keepdims=keepdims)
-
-
-@op(fails=True, mxnet="_npx_pick", moves=1)
-def pick_inside(x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
-    """`pick` that raises `IndexError` for an index below 0 or past the end."""
-    np = numpy()
-    place = np.expand_dims(index.astype("int64"), axis)
-    if place.size and not 0 <= place.min() <= place.max() < x.shape[axis]:
-        raise ArrayIndexError(f"pick: an index is out of bounds for axis {axis} of {x.shape}")
-    found = np.take_along_axis(x, place, axis)
-    return found if keepdims else np.squeeze(found, axis)
-
-
-@pick_inside.spec
-@pick.spec
-def _(x: Spec, index: Spec, *, axis: int, keepdims: bool) -> Spec:
-    place = normalize_axis("pick", axis, x.ndim)
-    _some_place("pick", x.shape, place, index)
-    rows = (*x.shape[:place], *x.shape[place + 1 :])
-    given = tuple(index.shape)
-    same = len(rows) == len(given) and all(m == n for m, n in zip(rows, given, strict=True))
-    if not same:
-        raise ShapeError(f"pick: index {index} must have the shape of x {x} without axis {place}")
-    return Spec((*x.shape[:place], 1, *x.shape[place + 1 :]) if keepdims else rows, x.dtype)
-
-
-@pick.gradient
-def _(g: Any, y: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
-    return _put_back(g, x, index, axis, keepdims), None
-
-
-@pick_inside.gradient
-def _(g: Any, y: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
-    # What reads y fails if y has; otherwise a network would learn the nearest class.
-    return _put_back(where(y == y, g, g), x, index, axis, keepdims), None
-
-
-def _put_back(g: Any, x: Any, index: Any, axis: int, keepdims: bool) -> Any:
-    """Zeros like x, with g at each row's index (clipped)."""
-    place = normalize_axis("pick", axis, x.ndim)
-    extent = x.shape[place]
-    chosen = expand_dims(limit(signed(index), 0, extent - 1), place)
-    lanes = iota(shape=(extent, *[1] * (x.ndim - place - 1)), axis=0, dtype="int64")
-    return where(chosen == lanes, g if keepdims else expand_dims(g, place), 0)
-
-
-@pick.element
-def _(loop: Any, at: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
-    place = axis % len(x.shape)
-    rows = (*at[:place], *at[place + keepdims :])
-    position = loop.limited(index.at(*rows), x.shape[place])
-    return x.at(*rows[:place], position, *rows[place:])
-
-
-@pick_inside.element
-def _(loop: Any, at: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
-    place = axis % len(x.shape)
-    rows = (*at[:place], *at[place + keepdims :])
-    loop.failure = out_of_range("pick", place, x.shape)
-    # As unsigned numbers, negative positions are out of range instead of counting from the end.
-    position = loop.cast(loop.cast(index.at(*rows), int64), uint64)
-    return x.at(*rows[:place], loop.checked(position, x.shape[place]), *rows[place:])
 
 
 @op(dynamic=True, public="np", method=True, mxnet="_npx_nonzero", complex=True)
