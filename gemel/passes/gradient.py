@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gemel.errors import GradientError
+from gemel.extent import seen
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Graph, Node, copy_node, walk
 from gemel.ir.methods import call
@@ -20,7 +21,6 @@ from gemel.ir.op_kinds import Composite
 from gemel.ops.elementwise import add, cast, full
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape
-from gemel.spec import same_shape
 
 
 def gradient(
@@ -209,10 +209,13 @@ def _checked(op: Op, found: Any, inputs: tuple[Entry, ...]) -> Sequence[Any]:
 
 
 def _sums_to(shape: Sequence[Any], whole: Sequence[Any]) -> bool:
-    """Whether a gradient of this shape, summed over axes added by broadcasting, has the other."""
+    """Whether a gradient of this shape, summed over axes added by broadcasting, has the other.
+
+    Free extents are compared as they were seen: a guard would make the program one for fewer sizes.
+    """
     lead = len(shape) - len(whole)
     pairs = zip(shape[max(lead, 0) :], whole, strict=False)
-    return lead >= 0 and all(m == 1 or same_shape((n,), (m,)) for n, m in pairs)
+    return lead >= 0 and all(seen(m) in (1, seen(n)) for n, m in pairs)
 
 
 def _is_beyond(op: Op, gs: tuple[Entry | None, ...]) -> bool:
