@@ -60,7 +60,11 @@ def outcome(call: Callable[[], Any]) -> Any:
     try:
         with warnings.catch_warnings(), numpy.errstate(all="ignore"):
             warnings.simplefilter("ignore")
+            # An error since NumPy 2.3, also where the result is empty.
+            warnings.filterwarnings("error", "Out of bound index found")
             return on_numpy(call())
+    except DeprecationWarning:
+        return Refused(IndexError("out of bounds"))
     except (GemelError, *REFUSED) as error:
         assert deliberate(error), "".join(traceback.format_exception(error))
         return Refused(error)

@@ -285,6 +285,8 @@ def matrix_rank(x: Any, tol: Any, *, relative: bool, hermitian: bool) -> Any:
     np = numpy()
     bound = {} if np.all(tol < 0) else {"rtol" if relative else "tol": tol}
     wide = x.astype(computed(Spec(x.shape, x.dtype)).compute.name)
+    if not wide.size:  # an error before NumPy 2.3
+        return np.zeros(x.shape[:-2], np.int64)
     return np.asarray(np.linalg.matrix_rank(wide, hermitian=hermitian, **bound)).astype(np.int64)
 
 
