@@ -98,7 +98,7 @@ trainings: .venv/.installed .venv/.test ## train on digits and text, for minutes
 	  echo; echo "== examples/$$name.py"; $(BIN)/python examples/$$name.py $(OPTIONS) || failed=1; \
 	done; exit $${failed:-0}
 
-test: .venv/.installed .venv/.test ## run the tests against the installed package (CASES=2/3: a third of each long table)
+test: .venv/.installed .venv/.test ## run the tests against the installed package (CASES=2/4: a quarter of each long table)
 	$(BIN)/pytest $(if $(CASES),--cases $(CASES)) $(TESTS)
 
 distributed: .venv/.installed .venv/.test .venv/.mpi ## install mpi4py and Open MPI, and run the tests of workers over MPI

@@ -86,7 +86,7 @@ def pytest_collection_finish() -> None:
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     """Add the options `--cases`, see `drawing`, and `--device`."""
-    text = "run only this part of the cases of long tables: 2/3 for the second third"
+    text = "run only this part of the cases of long tables: 2/4 for the second quarter"
     parser.addoption("--cases", type=part_of, default=part_of("1/1"), metavar="PART", help=text)
     text = "where tests make their arrays: gpu is gpu(0), a real one or with GEMEL_SIMULATED_GPUS=1"
     parser.addoption("--device", choices=("cpu", "gpu"), default="cpu", help=text)
