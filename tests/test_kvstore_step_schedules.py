@@ -294,7 +294,7 @@ def test_the_last_sums_of_a_worker_that_has_ended_arrive(
     near._agreement.leave(1, end)
     with monkeypatch.context() as patch:
         patch.setattr(courier, "state_of", lambda courier: late)
-        assert near.sender.problem(time.monotonic(), near._agreement.left) == ""
+        assert near.sender.trouble(time.monotonic(), near._agreement.left) is None
 
 
 # ---- what it takes
@@ -330,7 +330,8 @@ def test_a_worker_that_is_gone_while_all_measure(job: Job, monkeypatch: Any) -> 
     near, far = job.worlds
     assert near.sender is not None
     over = threading.Event()
-    monkeypatch.setattr(near.sender, "problem", lambda now, left: "worker 1 is gone")
+    gone = courier.Trouble("worker 1 is gone")
+    monkeypatch.setattr(near.sender, "trouble", lambda now, left: gone)
     monkeypatch.setattr(far.sender, "summed", lambda row: over.wait(20) and row)
     begin = time.monotonic()
     asked = [one.issue(0, "the measurement", "measure") for one in job.worlds]

@@ -162,19 +162,26 @@ class Agreement:
             return None
         pending = min(late, key=lambda pending: pending.number)
         missing = [rank for rank in range(self._size) if rank not in pending.came]
-        text = (
+        return (
             f"{workers_have(missing)} not arrived at {pending.request.name} for {self._limit:g} "
-            f"s; {workers_have(sorted(pending.came))} arrived"
+            f"s; {workers_have(sorted(pending.came))} arrived{self.instead(missing)}"
         )
-        for rank in missing:
-            if names := self._names_of(rank):
-                text += f"; worker {rank} has arrived at {names} instead"
+
+    def instead(self, ranks: Sequence[int]) -> str:
+        """Say of each of these workers where it waits for others, with at most three requests;
+        nothing about those that have announced none."""
+        text = ""
+        for rank in ranks:
+            found = [p.request.name for p in self._pending.values() if rank in p.came]
+            if found:
+                text += f"; worker {rank} has arrived at {', '.join(found[:3])} instead"
         return text
 
-    def _names_of(self, rank: int) -> str:
-        """Name at most three requests that this worker has announced and others have not."""
-        found = [p.request.name for p in self._pending.values() if rank in p.came]
-        return ", ".join(found[:3])
+
+def parsed(fields: Sequence[Any]) -> Request:
+    """A request from another worker's message."""
+    request = Request(*fields)
+    return request._replace(shape=tuple(request.shape))
 
 
 def workers_have(ranks: Sequence[int]) -> str:
@@ -183,4 +190,4 @@ def workers_have(ranks: Sequence[int]) -> str:
     return f"worker {numbers} has" if len(ranks) == 1 else f"workers {numbers} have"
 
 
-__all__ = ["Agreement", "Request", "workers_have"]
+__all__ = ["Agreement", "Request", "parsed", "workers_have"]

@@ -64,9 +64,20 @@ class KVStore(ABC):
         return
 
     def gathered(self, text: str) -> list[str]:
-        """Exchange a value: returns the values of all workers, by rank. All workers must call
-        it."""
+        """Exchange a text: returns the texts of all workers, by rank. All workers must call it.
+        Raises `ArgumentError` for what cannot be sent as UTF-8."""
+        encoded(text)
         return [text]
+
+    @property
+    def step(self) -> int:
+        """The number of steps after which a program continues that was restarted: 0, unless the
+        values outlive the process."""
+        return 0
+
+    @abstractmethod
+    def share(self, key: Any) -> int:
+        """The number of workers whose pushes are in a key's value; 0 before the first push."""
 
     def agree(self, optimizer: Any) -> None:
         """Compare an optimizer of this worker, when it is given first, with those of the others, if
@@ -190,7 +201,7 @@ def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
     keys, values = (list(key), list(value)) if several else ([key], [value])
     if len(keys) != len(values):
         raise ShapeError(f"kvstore: {len(keys)} keys were given, but values for {len(values)}")
-    for one, found in zip(map(_plain, keys), values, strict=True):
+    for one, found in zip(map(plain_key, keys), values, strict=True):
         arrays = as_list(found)
         if not arrays:
             raise ShapeError(f"kvstore: no array was given for key {one!r}")
@@ -203,15 +214,30 @@ def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
         yield one, arrays
 
 
-def _plain(key: Any) -> int | str:
-    """The key in a form that is the same on all workers, whatever integer type they use."""
+def plain_key(key: Any) -> int | str:
+    """The key in a form that is the same on all workers, whatever integer type they use. Raises
+    `ArgumentError` for something that is not a key."""
     if isinstance(key, str):
         return str.__str__(key)
     if not isinstance(key, (bool, _core.Array)):
-        with suppress(TypeError):
-            return index(key)
+        with suppress(TypeError, ValueError):  # ValueError: more digits than Python prints
+            number = index(key)
+            str(number)
+            return number
     raise ArgumentError(
-        f"kvstore: {_described(key)} is not a key; keys are whole numbers or strings"
+        f"kvstore: {_described(key)} is not a key; keys are strings, or whole numbers that can be "
+        "printed"
+    )
+
+
+def encoded(text: Any) -> bytes:
+    """The bytes of a text that workers exchange. Raises `ArgumentError` if it has none."""
+    with suppress(ValueError):  # half of a surrogate pair
+        if isinstance(text, str):
+            return text.encode()
+    raise ArgumentError(
+        f"gathered: {_described(text)} cannot be sent; give a string without halves of surrogate "
+        "pairs, such as json.dumps makes of other values"
     )
 
 
@@ -226,7 +252,12 @@ def alike_key(key: Any, known: Iterable[Any]) -> str:
 def _described(value: Any) -> str:
     name = type(value).__name__
     shape = getattr(value, "shape", None)
-    return f"{name} {value!r:.60}" if shape is None else f"{name} of shape {tuple(shape)}"
+    if shape is not None:
+        return f"{name} of shape {tuple(shape)}"
+    try:
+        return f"{name} {value!r:.60}"
+    except ValueError:
+        return f"{name} with more digits than Python prints"
 
 
-__all__ = ["KVStore", "alike_key", "pairs"]
+__all__ = ["KVStore", "alike_key", "encoded", "pairs", "plain_key"]

@@ -14,7 +14,7 @@ from gemel.kvstore.step_schedules import Bucket
 
 #: The engine's priority for starting a request, which takes no time and lets others begin.
 URGENT = 1 << 20
-#: How many seconds a worker that has lost another one waits to hear the reason.
+#: How many seconds a worker that has lost another one, or found one late, waits to hear more.
 REASON = 0.2
 #: The tag of measurements; no step has it (`gemel.kvstore.step_schedules`).
 MEASURED = 0
@@ -36,6 +36,16 @@ class State(NamedTuple):
     seconds: float
     #: CPU seconds of the courier's thread.
     worked: float
+
+
+class Trouble(NamedTuple):
+    """Why the courier cannot go on."""
+
+    text: str
+    #: The workers that it has waited for longer than its limit.
+    late: Sequence[int] = ()
+    #: Whether to give up now, or first ask rank 0, which may know where these workers are.
+    final: bool = True
 
 
 def state_of(courier: _core.Courier) -> State:
@@ -116,8 +126,8 @@ class BucketSender:
         """How many sums this worker has issued through the courier."""
         return self._sent["groups"]
 
-    def problem(self, now: float, left: Callable[[Sequence[int], float], str]) -> str:
-        """Return why the courier cannot go on, or an empty text.
+    def trouble(self, now: float, left: Callable[[Sequence[int], float], str]) -> Trouble | None:
+        """Return why the courier cannot go on, or None.
 
         `left(ranks, brought)` says which of these workers has ended, and how. It ignores those that
         issued at least `brought` sums before they ended, because their data is still on its way.
@@ -125,19 +135,20 @@ class BucketSender:
         state = state_of(self._courier)
         self._troubled = min(self._troubled, now) if state.problem else math.inf
         if now - self._troubled >= REASON:
-            return state.problem
+            return Trouble(state.problem)
         if not state.name:
-            return ""
+            return None
         if ended := left(state.missing, self.brought):
-            return f"{ended} while worker {self._rank} waits for it at {state.name}"
+            return Trouble(f"{ended} while worker {self._rank} waits for it at {state.name}")
         if state.waiting <= self._limit:
-            return ""
-        late = workers_have(state.missing or [self._rank])
-        return f"{late} not arrived at {state.name} for {self._limit:g} s"
+            return None
+        late = state.missing or [self._rank]
+        text = f"{workers_have(late)} not arrived at {state.name} for {self._limit:g} s"
+        return Trouble(text, late, self._rank == 0 or state.waiting > self._limit + REASON)
 
     def close(self, reason: str) -> None:
         """Make all sums fail that have not arrived or are still to come."""
         self._courier.close("WorkersError", reason)
 
 
-__all__ = ["URGENT", "BucketSender", "State", "state_of"]
+__all__ = ["URGENT", "BucketSender", "State", "Trouble", "state_of"]

@@ -25,7 +25,7 @@ from gemel.ir.graph import Graph, placeholder
 from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace
 from gemel.kvstore import compression, states
-from gemel.kvstore.base import KVStore, alike_key, pairs
+from gemel.kvstore.base import KVStore, alike_key, pairs, plain_key
 from gemel.kvstore.traffic import Traffic
 from gemel.runtime.backend import backend_of
 from gemel.runtime.plans import plan_of
@@ -44,6 +44,8 @@ class LocalStore(KVStore):
         super().__init__(name)
         self._on_devices = on_devices
         self._values: dict[Any, Any] = {}
+        #: The keys that have been pushed, or summed for a `Trainer`.
+        self._pushed: set[Any] = set()
         self._updater: Any = None
         #: Held by the thread that updates, so that counts and states match the order of the
         #: updates.
@@ -51,6 +53,15 @@ class LocalStore(KVStore):
         self._compression: compression.Compression | None = None
         self._sums = _Sums()
         self._traffic: Traffic | None = None
+
+    def share(self, key: Any) -> int:
+        """The number of workers whose pushes are in a key's value: all of them, or 0 before the
+        first push. Raises `UnknownNameError`."""
+        one = plain_key(key)
+        if one in self._pushed:
+            return self.num_workers
+        self._stored(one)
+        return 0
 
     # ---- values
 
@@ -73,9 +84,10 @@ class LocalStore(KVStore):
                 if self._updater is None:
                     fits(one, total, stored)
                     total.copyto(stored)
-                    continue
-                with self._updating:
-                    self._updater(one, total, stored)
+                else:
+                    with self._updating:
+                        self._updater(one, total, stored)
+                self._pushed.add(one)
 
     def pull(self, key: Any, out: Any, priority: int = 0, ignore_sparse: bool = True) -> None:
         """Write each key's value into the arrays in `out`."""
@@ -105,6 +117,7 @@ class LocalStore(KVStore):
         GPUs of a simulated topology sum over its links, by the schedule that its planner chooses.
         All get the same bits, which are those of that schedule's order of additions.
         """
+        self._pushed.update(keys)
         linked = any(device.linked for device in devices)
         apart = linked or any(_apart(arrays[0]) for arrays in values)
         if self._compression is None and not apart:

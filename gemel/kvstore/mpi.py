@@ -20,7 +20,7 @@ from gemel import __version__, autograd, config, np
 from gemel.device import CPUS, Device
 from gemel.errors import WorkersError
 from gemel.kvstore import compression
-from gemel.kvstore.base import pairs
+from gemel.kvstore.base import encoded, pairs
 from gemel.kvstore.local import NARROW, LocalStore, check_alike, widened
 from gemel.kvstore.step_schedules import Piece, StepSchedule, StepSchedules
 from gemel.kvstore.wire import MpiWire
@@ -116,7 +116,7 @@ class MpiStore(LocalStore):
         """Exchange a value: returns the values of all workers, by rank. Waits for all of them."""
         import numpy
 
-        said = numpy.frombuffer(text.encode(), "uint8")
+        said = numpy.frombuffer(encoded(text), "uint8")
         sizes = self._rows("the length of what workers say", numpy.array([said.size]))[:, 0]
         longest = numpy.zeros(int(sizes.max()), "uint8")
         longest[: said.size] = said
@@ -153,6 +153,7 @@ class MpiStore(LocalStore):
         keys the first go first, because the next forward starts with them. A large gradient is sent
         in blocks of rows, each as soon as it is ready, while the rest is still computed.
         """
+        self._pushed.update(keys)
         lists = [len(arrays) for arrays in values]
         kinds = [(arrays[0].shape, arrays[0]._code) for arrays in values]
         step = tuple(keys), tuple(lists), tuple(kinds)

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gemel import _core, config, npx
 from gemel.dtype import uint8
 from gemel.errors import GemelError, WorkersError
-from gemel.kvstore.agreement import GENERAL, Agreement, Request
+from gemel.kvstore.agreement import GENERAL, Agreement, Request, parsed
 from gemel.kvstore.courier import URGENT, BucketSender
 from gemel.kvstore.measuring import Carried, measure
 from gemel.kvstore.waiting import ALONE, LONGEST, Scratch
@@ -255,9 +255,11 @@ class World:
         elif self.rank != 0:
             self._mind_silence(now)
         if self.sender is not None and not self.broken:
-            problem = self.sender.problem(now, self._agreement.left)
-            if problem:
-                self._give_up(problem)
+            trouble = self.sender.trouble(now, self._agreement.left)
+            if trouble is not None and not trouble.final:
+                self._tell(0, {"late": [trouble.text, trouble.late]})
+            elif trouble is not None:
+                self._give_up(trouble.text + self._agreement.instead(trouble.late))
         # Poll again at once: rank 0 may have another group, for which no message will come.
         self._mind_at = 0.0 if busy else now + MINDING
         self._patience = self._next_patience(busy)
@@ -359,12 +361,15 @@ class World:
 
     def _hear(self, rank: int, message: dict[str, Any]) -> None:
         for fields in message.get("ready", ()):
-            self._hear_of(rank, _request(fields))
+            self._hear_of(rank, parsed(fields))
         if "left" in message:
             ended, fields = message["left"]
-            self._agreement.leave(ended, _request(fields))
+            self._agreement.leave(ended, parsed(fields))
         if "go" in message:
             self._do([tuple(place) for place in message["go"]], message["way"])
+        if "late" in message:
+            text, late = message["late"]
+            self._break(text + self._agreement.instead(late))
         if "stop" in message:
             self._break(message["stop"])
 
@@ -481,20 +486,14 @@ class World:
         while not self._ended.wait(min(1.0, self.limit / 10)):
             doing, now = self._doing, time.monotonic()
             if doing is not None and doing.tasks[0].request.kind == "measure" and self.sender:
-                problem = self.sender.problem(now, self._agreement.left)
-                if problem:
-                    self._give_up(problem)
+                trouble = self.sender.trouble(now, self._agreement.left)
+                if trouble is not None and trouble.final:
+                    self._give_up(trouble.text)
             if doing is not None and now - doing.since > self.limit:
                 self._break(
                     f"{doing.names}: all workers had come, but for {self.limit:g} s what they send "
                     f"has not arrived at worker {self.rank}: one may have died meanwhile"
                 )
-
-
-def _request(fields: Sequence[Any]) -> Request:
-    """Parse a request from another worker's message."""
-    request = Request(*fields)
-    return request._replace(shape=tuple(request.shape))
 
 
 __all__ = ["World"]

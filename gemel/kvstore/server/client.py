@@ -26,7 +26,7 @@ from gemel.errors import (
     WorldError,
 )
 from gemel.kvstore import compression
-from gemel.kvstore.base import KVStore, alike_key, pairs
+from gemel.kvstore.base import KVStore, alike_key, encoded, pairs, plain_key
 from gemel.kvstore.local import LocalStore
 from gemel.kvstore.server.connection import Connection
 from gemel.kvstore.server.errands import Errands, end
@@ -114,7 +114,7 @@ class ServerStore(KVStore):
     def share(self, key: Any) -> int:
         """The number of workers whose pushes are in the last pulled value of a key; 0 before any
         round."""
-        return self._known(key).share
+        return self._known(plain_key(key)).share
 
     def _enter(self) -> tuple[int, int, int]:
         """Join the job: returns the round at which this rank continues, and its fewest and most
@@ -166,7 +166,7 @@ class ServerStore(KVStore):
         that was left out."""
         import numpy
 
-        said = text.encode()
+        said = encoded(text)
         sizes = numpy.zeros(self.num_workers, "int64")
         sizes[self.rank] = len(said)
         sizes = self._met("sizes", sizes)

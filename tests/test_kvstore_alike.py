@@ -1,0 +1,135 @@
+"""What is alike on all kinds of stores, so that a program can use any of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from server_jobs import job
+from test_kvstore_sockets import on_all
+from test_kvstore_step_schedules import Job, brought
+
+from gemel import cpu, kvstore, np
+from gemel.errors import ArgumentError, UnknownNameError, WorkersError
+
+#: A function that is called with a function of a store and a rank, on all workers.
+Each = Callable[[Callable[[Any, int], Any]], list[Any]]
+
+
+@contextmanager
+def here(name: str) -> Iterator[Each]:
+    yield lambda work: [work(kvstore.create(name), 0)]
+
+
+@contextmanager
+def over_mpi() -> Iterator[Each]:
+    with pytest.MonkeyPatch.context() as patch:
+        made = Job(2, 30.0, patch)
+        stores = made.stores()
+        yield lambda work: on_all(2, lambda rank: work(stores[rank], rank))
+        made.close()
+
+
+@contextmanager
+def on_servers() -> Iterator[Each]:
+    with job(2, servers=2) as made:
+        yield lambda work: made.each(lambda rank: work(made.store(rank), rank))
+
+
+KINDS: dict[str, Callable[[], Any]] = {
+    "local": lambda: here("local"),
+    "device": lambda: here("device"),
+    "over MPI": over_mpi,
+    "on servers": on_servers,
+}
+HUGE = 10**5000
+ONE = np.ones((2,))
+#: Calls that every store refuses, and what the error says.
+REFUSED: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
+    (lambda store: store.init(HUGE, ONE), ArgumentError, "more digits than Python prints is not a"),
+    (lambda store: store.pull([-HUGE], [ONE]), ArgumentError, "int with more digits than Python"),
+    (lambda store: store.init("v", HUGE), ArgumentError, "given for key 'v', is not a gemel array"),
+    (lambda store: store.share(HUGE), ArgumentError, "more digits than Python prints is not a key"),
+    (lambda store: store.share("unknown"), UnknownNameError, "unknown"),
+    (lambda store: store.gathered(3), ArgumentError, "gathered: int 3 cannot be sent"),
+    (lambda store: store.gathered("\ud800"), ArgumentError, r"str '\\ud800' cannot be sent"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_program_runs_on_every_store(kind: str) -> None:
+    """A loop as in docs/parameter-server.md, which asks where to begin and who took part."""
+
+    def work(store: Any, rank: int) -> Any:
+        out, shares = np.zeros((2,)), []
+        store.init("w", out)
+        shares.append(store.share("w"))
+        for _ in range(store.step, 2):
+            store.push("w", np.ones((2,)))
+            store.pull("w", out)
+            assert out.tolist() == [store.num_workers] * 2
+            shares.append(store.share("w"))
+        assert shares == [0, *[store.num_workers] * 2]
+        (total,) = store.totals([7], [[np.ones((2,))]], [cpu(0)])[0]
+        assert total.tolist() == [store.num_workers] * 2 and store.share(7) == store.num_workers
+        return store.gathered(f"ä{rank}")
+
+    with KINDS[kind]() as each:
+        found = each(work)
+    assert found == [[f"ä{rank}" for rank in range(len(found))]] * len(found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_every_store_refuses(kind: str) -> None:
+    def work(store: Any, rank: int) -> Any:
+        store.init("w", np.zeros((2,)))
+        for wrong, error, text in REFUSED:
+            with pytest.raises(error, match=text):
+                wrong(store)
+        return store.gathered("after")
+
+    with KINDS[kind]() as each:
+        found = each(work)
+    assert found == [["after"] * len(found)] * len(found)
+
+
+# ---- what is said of a worker that is late
+
+
+def arrived_at(other: Callable[[Any], Any], late: int) -> str:
+    """What all of three workers are told, two of which wait in the courier for the third, which
+    does something else."""
+
+    def work(rank: int) -> str:
+        store = stores[rank]
+        for turn in range(3):
+            for total in brought(store, "ab", turn):
+                total.wait_to_read()
+        with pytest.raises(WorkersError) as caught:
+            if rank == late:
+                time.sleep(0.3)  # so the others' time ends first
+                other(store)
+            else:
+                brought(store, "ab", 3)[0].wait_to_read()
+        return str(caught.value).partition(" (issued at")[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        made = Job(3, 1.0, patch)
+        stores = made.stores()
+        (text,) = set(on_all(3, work))
+        made.close()
+    return text
+
+
+@pytest.mark.parametrize("late", [0, 1])
+def test_where_a_late_worker_is(late: int) -> None:
+    text = arrived_at(lambda store: store.gathered("here"), late)
+    assert text == (
+        f"kvstore: worker {late} has not arrived at key 'b', key 'a' for 1 s; worker {late} has "
+        "arrived at the length of what workers say instead"
+    )
+    text = arrived_at(lambda store: brought(store, "b", 3)[0].wait_to_read(), late)
+    assert f"; worker {late} has arrived at " in text and "the contents of a step" in text
