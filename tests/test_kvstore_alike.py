@@ -12,7 +12,7 @@ from server_jobs import job
 from test_kvstore_sockets import on_all
 from test_kvstore_step_schedules import Job, brought
 
-from gemel import cpu, kvstore, np
+from gemel import autograd, cpu, gluon, kvstore, np, optimizer
 from gemel.errors import ArgumentError, UnknownNameError, WorkersError
 
 #: A function that is called with a function of a store and a rank, on all workers.
@@ -133,3 +133,95 @@ def test_where_a_late_worker_is(late: int) -> None:
     )
     text = arrived_at(lambda store: brought(store, "b", 3)[0].wait_to_read(), late)
     assert f"; worker {late} has arrived at " in text and "the contents of a step" in text
+
+
+# ---- optimizers
+
+
+class Mine(optimizer.SGD):
+    """A program's own rule, with an attribute that differs between workers."""
+
+    def __init__(self, rank: int) -> None:
+        super().__init__()
+        self.rank = rank
+
+
+def sgd(rank: int, **settings: float) -> Any:
+    return optimizer.create("sgd", **settings)
+
+
+RULES = [
+    (lambda rank: optimizer.create("adam" if rank else "sgd"), "rule Adam("),
+    (lambda rank: sgd(rank, learning_rate=0.5 * (1 + rank)), "lr=1.0"),
+    (lambda rank: sgd(rank, momentum=0.5 * rank), "momentum=0.5"),
+    (lambda rank: sgd(rank, rescale_grad=1 / (4 + rank)), "rescale_grad=0.2"),
+    (lambda rank: sgd(rank, momentum=0.9), ""),
+    (Mine, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["over MPI", "on servers"])
+@pytest.mark.parametrize(("rule", "said"), RULES)
+def test_optimizers_are_compared_once(rule: Callable[[int], Any], said: str, kind: str) -> None:
+    """Servers tell the worker that came second, and the other one goes on without it."""
+
+    def train(store: Any, rank: int) -> str:
+        weight = gluon.Parameter("w", shape=(3,))
+        weight.initialize()
+        trainer = gluon.Trainer([weight], rules[rank], kvstore=store, update_on_kvstore=False)
+        try:
+            for step in range(3):
+                with autograd.record():
+                    loss = weight.data().sum()
+                loss.backward()
+                trainer.step(1 + step * rank)  # only the first step is compared
+                store.barrier()
+        except WorkersError as error:
+            if kind == "on servers":
+                store.close()
+            return str(error)
+        return ""
+
+    rules = [rule(rank) for rank in range(2)]
+    with KINDS[kind]() as each:
+        texts = each(train)
+    told = [text for text in texts if "disagree about the optimizer" in text and said in text]
+    if not said:
+        assert texts == ["", ""]
+    elif kind == "over MPI":
+        assert len(told) == 2
+    else:
+        assert told
+
+
+def test_optimizers_of_a_worker_that_takes_over() -> None:
+    """It begins at another step, where its learning rate is its own affair; one that begins at the
+    same step again must have the same."""
+
+    def steps(store: Any, rate: float, count: int) -> None:
+        weight = gluon.Parameter("w", shape=(3,))
+        weight.initialize()
+        trainer = gluon.Trainer(
+            [weight], "sgd", {"learning_rate": rate}, kvstore=store, update_on_kvstore=False
+        )
+        for _ in range(count):
+            with autograd.record():
+                loss = weight.data().sum()
+            loss.backward()
+            trainer.step(2)
+        weight.data().wait_to_read()
+
+    with job(2) as made:
+        first = made.store(1)
+
+        def work(rank: int) -> None:
+            if rank == 0:
+                steps(made.store(0), 0.5, 4)
+                return
+            steps(first, 0.5, 2)
+            first.close(finished=False)
+            again = made.store(1)
+            assert again.step == 2
+            steps(again, 0.25, 2)
+
+        made.each(work)

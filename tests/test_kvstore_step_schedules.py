@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy
 import pytest
 from test_kvstore_sockets import connected, on_all
 
-from gemel import autograd, cpu, gluon, np, optimizer
+from gemel import autograd, cpu, gluon, np
 from gemel.errors import WorkersError
 from gemel.gluon import nn
 from gemel.kvstore import courier, mpi, step_schedules
@@ -419,48 +419,3 @@ def test_which_arrays_share_a_bucket() -> None:
     assert sizes([1, 5], 100) == [[1, 5]]
     assert sizes([20, 20, 20, 20], 100) == [[20, 20, 20], [20]]
     assert sizes([500], 100) == [[500]]
-
-
-class Mine(optimizer.SGD):
-    """A program's own rule, with an attribute that differs between workers."""
-
-    def __init__(self, rank: int) -> None:
-        super().__init__()
-        self.rank = rank
-
-
-def sgd(rank: int, **settings: float) -> Any:
-    return optimizer.create("sgd", **settings)
-
-
-RULES = [
-    (lambda rank: optimizer.create("adam" if rank else "sgd"), "rule Adam("),
-    (lambda rank: sgd(rank, learning_rate=0.5 * (1 + rank)), "lr=1.0"),
-    (lambda rank: sgd(rank, momentum=0.5 * rank), "momentum=0.5"),
-    (lambda rank: sgd(rank, rescale_grad=1 / (4 + rank)), "rescale_grad=0.2"),
-    (lambda rank: sgd(rank, momentum=0.9), ""),
-    (Mine, ""),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("rule", "said"), RULES)
-def test_optimizers_are_compared_once(job: Job, rule: Callable[[int], Any], said: str) -> None:
-    stores, rules = job.stores(), [rule(rank) for rank in range(2)]
-
-    def train(rank: int) -> None:
-        weight = gluon.Parameter("w", shape=(3,))
-        weight.initialize()
-        trainer = gluon.Trainer([weight], rules[rank], kvstore=stores[rank])
-        for step in range(2):
-            with autograd.record():
-                loss = weight.data().sum()
-            loss.backward()
-            trainer.step(1 + step * rank)  # only the first step is compared
-            stores[rank].barrier()
-
-    if not said:
-        on_all(2, train)
-        return
-    with pytest.raises(WorkersError) as caught:
-        on_all(2, train)
-    assert "disagree about the optimizer" in str(caught.value) and said in str(caught.value)

@@ -5,8 +5,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from numbers import Real
 from operator import index
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from gemel import _core
 from gemel.device import Device
@@ -16,6 +18,9 @@ from gemel.lists import as_list
 
 if TYPE_CHECKING:
     from gemel.links import Topology
+
+#: The settings that all optimizers have.
+SHARED = ("clip_gradient", "lr", "rescale_grad", "wd")
 
 
 class KVStore(ABC):
@@ -28,6 +33,8 @@ class KVStore(ABC):
 
     def __init__(self, name: str) -> None:
         self._name = name
+        #: The optimizers that were compared with those of the other workers.
+        self._compared: WeakSet[Any] = WeakSet()
 
     @property
     def type(self) -> str:
@@ -80,9 +87,15 @@ class KVStore(ABC):
         """The number of workers whose pushes are in a key's value; 0 before the first push."""
 
     def agree(self, optimizer: Any) -> None:
-        """Compare an optimizer of this worker, when it is given first, with those of the others, if
-        each worker updates a replica of the parameters. Does not wait: if they differ, the sums
-        fail with a `WorkersError`."""
+        """Compare an optimizer of this worker, when it is given first, with those of the others;
+        replicas that are updated by different rules would come apart. Does not wait: if they
+        differ, sums fail with a `WorkersError`."""
+        if self.num_workers > 1 and optimizer not in self._compared:
+            self._compared.add(optimizer)
+            self._compare(f"rule {_settings(optimizer)}")
+
+    def _compare(self, rule: str) -> None:
+        """Begin to compare a text about an optimizer with the other workers'."""
         return
 
     # ---- values
@@ -228,6 +241,17 @@ def plain_key(key: Any) -> int | str:
         f"kvstore: {_described(key)} is not a key; keys are strings, or whole numbers that can be "
         "printed"
     )
+
+
+def _settings(optimizer: Any) -> str:
+    """An optimizer's class, the numbers by which it divides and multiplies gradients, and the
+    settings of gemel's own classes; others may have attributes that differ between workers."""
+    kind = type(optimizer)
+    known = vars(optimizer) if kind.__module__.startswith("gemel.") else SHARED
+    found = {name: getattr(optimizer, name) for name in sorted(known) if name[0] != "_"}
+    found.update(lr=optimizer.learning_rate, num_update=None)
+    numbers = [f"{name}={value}" for name, value in found.items() if isinstance(value, Real)]
+    return f"{kind.__name__}({', '.join(numbers)})"
 
 
 def encoded(text: Any) -> bytes:

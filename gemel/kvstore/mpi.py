@@ -12,9 +12,7 @@ import os
 import threading
 from collections.abc import Sequence
 from itertools import zip_longest
-from numbers import Real
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
 
 from gemel import __version__, autograd, config, np
 from gemel.device import CPUS, Device
@@ -32,8 +30,6 @@ if TYPE_CHECKING:
 
 #: The environment variables in which MPI's launchers pass the number of processes.
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE")
-#: The settings that all optimizers have.
-SHARED = ("clip_gradient", "lr", "rescale_grad", "wd")
 
 
 class MpiStore(LocalStore):
@@ -52,8 +48,6 @@ class MpiStore(LocalStore):
         self._world.ways.set_rule(self._number, config.SCHEDULE.read())
         self._world_compression: compression.Compression | None = None
         self._step_schedules = StepSchedules(self._world, self._number)
-        #: The optimizers that were compared with those of the other workers.
-        self._compared: WeakSet[Any] = WeakSet()
 
     @property
     def rank(self) -> int:
@@ -104,13 +98,8 @@ class MpiStore(LocalStore):
         """Wait until all workers have called this. Raises `WorkersError` if one does not."""
         self._world.issue(self._number, "a barrier", "meet").wait_to_read()
 
-    def agree(self, optimizer: Any) -> None:
-        """Compare an optimizer, when it is given first, with those of the other workers; replicas
-        that are updated by different rules would come apart. Does not wait."""
-        if optimizer not in self._compared:
-            self._compared.add(optimizer)
-            note = f"rule {_settings(optimizer)}"
-            self._world.issue(self._number, "the optimizer", "meet", note=note)
+    def _compare(self, rule: str) -> None:
+        self._world.issue(self._number, "the optimizer", "meet", note=rule)
 
     def gathered(self, text: str) -> list[str]:
         """Exchange a value: returns the values of all workers, by rank. Waits for all of them."""
@@ -314,17 +303,6 @@ class MpiStore(LocalStore):
 
 def _named(key: Any) -> str:
     return f"key {key!r}"
-
-
-def _settings(optimizer: Any) -> str:
-    """An optimizer's class, the numbers by which it divides and multiplies gradients, and the
-    settings of gemel's own classes; others may have attributes that differ between workers."""
-    kind = type(optimizer)
-    known = vars(optimizer) if kind.__module__.startswith("gemel.") else SHARED
-    found = {name: getattr(optimizer, name) for name in sorted(known) if name[0] != "_"}
-    found.update(lr=optimizer.learning_rate, num_update=None)
-    numbers = [f"{name}={value}" for name, value in found.items() if isinstance(value, Real)]
-    return f"{kind.__name__}({', '.join(numbers)})"
 
 
 # ---- MPI

@@ -69,6 +69,9 @@ class ServerStore(KVStore):
         #: Held by the thread that creates a key.
         self._declaring = threading.Lock()
         self._rule: Any = None
+        #: How many optimizers were compared, and why one of them is not that of the other workers.
+        self._rules = 0
+        self._apart: BaseException | None = None
         self._whole = False
         self._local = LocalStore("device", on_devices=True)
         self._closed = False
@@ -179,6 +182,7 @@ class ServerStore(KVStore):
     def _met(self, name: str, array: Any) -> Any:
         """The sum of the arrays that all workers bring to a meeting; several meetings may be
         open."""
+        self._check_rules()
         meeting = _Meeting(name)
         with self._declaring:
             key = self._keys.get(meeting)
@@ -193,6 +197,23 @@ class ServerStore(KVStore):
             self._hand(key, array, key.pushes, (0.0, 1.0, 0.0), 0)
             found = self._fetch(key, 0)
         return found.asnumpy()
+
+    def _compare(self, rule: str) -> None:
+        def answer(found: Message | BaseException) -> None:
+            if not isinstance(found, Message):
+                self._apart = found
+                for key in list(self._keys.values()):
+                    key.fail(found)
+
+        values = {"rule": rule, "turn": self._rules}
+        self._rules += 1
+        message = text_message(Kind.COMPARE, values, sequence=self._first)
+        self._connections[0].send(message, answer)
+
+    def _check_rules(self) -> None:
+        """Raise the error that the workers' optimizers differ, if it has arrived."""
+        if self._apart is not None:
+            raise self._apart
 
     # ---- values
 
@@ -338,6 +359,7 @@ class ServerStore(KVStore):
                 f"kvstore {self.type!r}: this store does not sum gradients; let the servers "
                 "update the parameters (update_on_kvstore=True)"
             )
+        self._check_rules()
         for key in filter(None, map(self._keys.get, keys)):
             if (problem := key.error or key.missed) is not None:
                 raise problem
@@ -372,6 +394,7 @@ class ServerStore(KVStore):
         `WorldError`.
         """
         description = describe(optimizer)
+        self._compared.add(optimizer)  # by the servers, which also compare the numbers of pushes
         self._whole = optimizer.needs_whole
         if self._whole:
             for key in self._keys.values():

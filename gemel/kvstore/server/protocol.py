@@ -76,13 +76,14 @@ class Kind(IntEnum):
     DONE = 13
     VALUE = 14
     ERROR = 15
+    COMPARE = 16
 
 
 #: Kinds that carry an array, and those that carry JSON.
 ARRAYS = frozenset((Kind.INIT, Kind.PUSH, Kind.VALUE))
 TEXTS = frozenset(
     (Kind.HELLO, Kind.WELCOME, Kind.DECLARE, Kind.OPTIMIZER, Kind.DONE, Kind.ERROR, Kind.LEFT_OUT)
-    + (Kind.CHALLENGE,)
+    + (Kind.CHALLENGE, Kind.COMPARE)
 )
 #: Kinds that a stranger may send to a server, and receive from one.
 STRANGERS = frozenset((Kind.CHALLENGE, Kind.HELLO, Kind.WELCOME, Kind.ERROR))

@@ -48,7 +48,7 @@ _CHANGES = frozenset(
     (Kind.DECLARE, Kind.INIT, Kind.PUSH, Kind.OPTIMIZER, Kind.ACTIVATE, Kind.LEAVE)
 )
 #: The kinds of messages that are accepted from a worker, once it is known.
-_ACCEPTED = _CHANGES | {Kind.HEARTBEAT, Kind.PULL}
+_ACCEPTED = _CHANGES | {Kind.HEARTBEAT, Kind.PULL, Kind.COMPARE}
 
 
 class Server:

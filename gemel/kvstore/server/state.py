@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: The most keys of one server.
 MOST_KEYS = 1 << 20
+#: The most optimizers of a worker that are compared.
+MOST_RULES = 1 << 10
 
 
 class State:
@@ -36,6 +38,9 @@ class State:
         self.gone: set[int] = set()
         self.finished: set[int] = set()
         self.updates: Updates | None = None
+        #: For each optimizer of the workers: the round at which they began with it, one of them,
+        #: and its text. It is not saved: it is only compared when workers start.
+        self.rules: dict[int, tuple[int, int, str]] = {}
 
     @property
     def live(self) -> list[int]:
@@ -138,6 +143,24 @@ class State:
             return False
         self.updates = Updates(description)
         return True
+
+    def _compare(self, rank: int, message: Message) -> bool:
+        """Compare an optimizer that a worker has for itself with those of the other workers that
+        began at the same round; at another round it may have another learning rate."""
+        values = message.values()
+        rule, turn = values.get("rule"), values.get("turn")
+        if not isinstance(rule, str) or not isinstance(turn, int) or not 0 <= turn < MOST_RULES:
+            raise ProtocolError(f"COMPARE: rule {turn!r} of at most {MOST_RULES} is not a text")
+        begun, other, known = self.rules.get(turn, (-1, rank, rule))
+        if (begun, rule) == (message.sequence, known):
+            return False
+        if begun == message.sequence and other != rank:
+            raise WorldError(
+                f"kvstore: the workers disagree about the optimizer: worker {rank} has a {rule}, "
+                f"worker {other} a {known}"
+            )
+        self.rules[turn] = message.sequence, rank, rule
+        return False
 
     def _activate(self, rank: int, message: Message) -> bool:
         """Let a rank take part after a round.
@@ -273,6 +296,7 @@ _HANDLERS: dict[Kind, Callable[[State, int, Message], bool]] = {
     Kind.INIT: State._init,
     Kind.PUSH: State._push,
     Kind.OPTIMIZER: State._optimizer,
+    Kind.COMPARE: State._compare,
     Kind.ACTIVATE: State._activate,
     Kind.LEAVE: State._leave,
     Kind.LEFT_OUT: State._leave,
