@@ -197,7 +197,7 @@ CELLS = [
     "text = '''\n%d\n!no\n'''\n%time y = 3 + (4\n % 3)\n%timeit -n 2 -r1 y + 1\nprint(text % y)",
     "5;",
     "!echo from the shell\n!pip install mxnet\nif True:\n    !echo inside",
-    "%%bash\nthis is no Python",
+    "%%html\nthis is no Python",
     "display(x + 1); np.ones?",
     "def f(n):\n    return [1, 2][n]",
     "f(5)",
@@ -216,6 +216,51 @@ def test_notebooks_run_cell_by_cell(tmp_path: Path) -> None:
     assert "skipped !pip install mxnet" in found.stderr
     assert found.returncode == 1
     assert 'book.ipynb In [8]", line 1' in found.stderr
+
+
+#: Cells that are not Python, with what they print.
+TRANSLATED = {
+    "%env SET_A=1 2\n%set_env SET_B 3\nimport os; os.environ['SET_A'], os.environ['SET_B']": (
+        "('1 2', '3')"
+    ),
+    "word = 'so'\nlines = !echo {word}; echo $word and ${HOME:+home}\nlines": (
+        "['so', 'so and home']"
+    ),
+    "!echo one \\\n    two\nprint('three')": "one two\nthree",
+    "n = %time 3 + 4\nn": "7",
+    "%%time\nprint(5)": "5",
+    "%%bash\nfor i in 1 2; do echo $i; done": "1\n2",
+    "%%writefile made.txt\n{text} %d\n": "",
+    "open('made.txt').read()": r"'{text} %d\n'",
+    "import asyncio\nasync def f(x):\n    await asyncio.sleep(0)\n    return x\ny = await f(3)": "",
+    "task = asyncio.create_task(f(4)) if False else f(4)\ny, await task": "(3, 4)",
+    "async with asyncio.Lock():\n    print([await f(i) for i in range(2)])": "[0, 1]",
+    "folder = %pwd\n%cd /\nos.getcwd()": "'/'",
+}
+
+
+def test_cells_that_are_not_python(tmp_path: Path) -> None:
+    cells = [{"cell_type": "code", "source": cell} for cell in TRANSLATED]
+    (tmp_path / "book.ipynb").write_text(json.dumps({"nbformat": 4, "cells": cells}))
+    found = python("-m", "gemel", "run", "book.ipynb", folder=tmp_path)
+    assert not found.stderr and found.returncode == 0
+    assert found.stdout == "".join(f"{each}\n" for each in TRANSLATED.values() if each)
+
+
+@pytest.mark.parametrize(
+    ("cell", "named"),
+    [
+        ("%run other.py", "%run is not done"),
+        ("x = %store", "%store is not done"),
+        ("%%cython\ncdef int x", "the cell %%cython is not done"),
+        ("%%bash\nexit 3", "non-zero exit status 3"),
+    ],
+)
+def test_magics_that_are_not_done(cell: str, named: str, tmp_path: Path) -> None:
+    cells = [{"cell_type": "code", "source": each} for each in (cell, "print('never')")]
+    (tmp_path / "book.ipynb").write_text(json.dumps({"nbformat": 4, "cells": cells}))
+    found = python("-m", "gemel", "run", "book.ipynb", folder=tmp_path)
+    assert found.returncode == 1 and named in found.stderr and not found.stdout
 
 
 def test_files_that_are_no_notebooks(tmp_path: Path) -> None:

@@ -8,18 +8,20 @@ code cells run one after the other in one namespace.
 from __future__ import annotations
 
 import ast
+import asyncio
+import inspect
 import json
 import linecache
 import os
-import re
-import subprocess
 import sys
 import traceback
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any
 
 from gemel import as_mxnet  # noqa: F401 -- from here on mxnet is gemel
+from gemel.command import magics
 from gemel.process import notebook, tracebacks
 
 
@@ -115,73 +117,33 @@ def run_cell(source: str, scope: dict[str, Any], name: str = "<cell>") -> Any:
     """Run a cell; returns the value of its last line if that is an expression, else None.
 
     `name` is the cell's name in tracebacks, which show its lines. As in Jupyter, a semicolon at the
-    end hides the value, `!command` runs in a shell, and `%time` runs its line; other magics do
-    nothing.
+    end hides the value, `await` needs no function, and what is not Python is translated
+    (`gemel.command.magics`).
     """
-    scope["_gemel_shell"] = shell
-    text = plain(source)
+    magics.enter(scope)
+    text = magics.plain(source)
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
     tree = ast.parse(text, name)
     last = tree.body[-1] if tree.body and not text.rstrip().endswith(";") else None
     if isinstance(last, ast.Expr):
         tree.body.pop()
-        exec(compile(tree, name, "exec"), scope)
-        return eval(compile(ast.Expression(last.value), name, "eval"), scope)
-    exec(compile(tree, name, "exec"), scope)
-    return None
+        execute(tree, scope, name)
+        return execute(ast.Expression(last.value), scope, name)
+    return execute(tree, scope, name)
 
 
-def plain(source: str) -> str:
-    """A cell's source as Python: magics and shell commands are translated, and no line is added."""
-    lines = source.splitlines()
-    if source.startswith("%%") and magic(lines[0])[0] not in TIMED:
-        return ""  # a cell in another language
-    while True:
-        text = "\n".join(lines) + "\n"
-        try:
-            ast.parse(text)
-            return text
-        except SyntaxError as error:
-            # A magic is recognised by a syntax error, because `% 2` may continue the line before.
-            index = (error.lineno or 0) - 1
-            line = lines[index].strip() if 0 <= index < len(lines) else ""
-            if not line.startswith(("%", "!", "?")) and not line.endswith("?"):
-                return text
-            start = lines[index][: lines[index].index(line)]
-            lines[index] = start + translated(line)
+def execute(tree: ast.Module | ast.Expression, scope: dict[str, Any], name: str) -> Any:
+    """Run a part of a cell, which may wait for coroutines; returns the value of an expression."""
+    mode = "exec" if isinstance(tree, ast.Module) else "eval"
+    code = compile(tree, name, mode, flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+    found = eval(code, scope)
+    return loop().run_until_complete(found) if code.co_flags & inspect.CO_COROUTINE else found
 
 
-def magic(line: str) -> tuple[str, str]:
-    """The name and the arguments of a magic."""
-    name, _, rest = line.lstrip("%").partition(" ")
-    return name, rest.strip()
-
-
-#: Magics whose argument or cell is Python.
-TIMED = ("time", "timeit", "prun", "capture")
-
-
-def translated(line: str) -> str:
-    """Translate a line of a notebook that is not Python."""
-    if line.startswith("!"):
-        return f"_gemel_shell({line.lstrip('!')!r})"
-    name, rest = magic(line)
-    statement = re.sub(r"^(-[a-z]\s*\d*\s+)+", "", rest)  # without options such as -n 10
-    return statement if name in TIMED and not line.startswith("%%") and rest else "pass"
-
-
-def shell(command: str) -> None:
-    """Run a command of a notebook in a shell and print its output.
-
-    Commands that install packages are ignored: notebooks install MXNet and what it needs.
-    """
-    words = command.split()
-    if "install" in words and words[0] in ("pip", "pip3", "conda", "mamba", "apt", "apt-get"):
-        print(f"gemel run: skipped !{command}", file=sys.stderr)
-        return
-    sys.stdout.flush()
-    found = subprocess.run(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    print(found.stdout.decode(errors="replace"), end="")
+@cache
+def loop() -> asyncio.AbstractEventLoop:
+    """The event loop of all cells: tasks that one has begun go on while another waits."""
+    return asyncio.new_event_loop()
 
 
 def display(*values: Any) -> None:

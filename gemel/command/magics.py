@@ -1,0 +1,209 @@
+"""What notebooks contain besides Python: shell commands and magics.
+
+A cell becomes Python with as many lines. `!command` runs in a shell, also in `found = !command`,
+with `{expression}` and `$name` replaced. Of the magics, those that change what the program computes
+are done, those for Jupyter's display and editing do nothing, and all others are an error that names
+them.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from gemel.errors import ArgumentError
+
+#: Magics whose argument, or whose cell, is Python.
+TIMED = ("time", "timeit", "prun", "capture")
+#: Magics for the display, the editor and the installation of packages, which do nothing here.
+IGNORED = (
+    *("matplotlib", "config", "load_ext", "reload_ext", "unload_ext", "autoreload", "aimport"),
+    *("precision", "pprint", "xmode", "colors", "automagic", "autosave", "gui", "pinfo", "pinfo2"),
+    *("pdb", "tensorboard", "who", "whos", "lsmagic", "history", "reset_selective"),
+)
+#: Cells for the display.
+SHOWN = ("html", "HTML", "javascript", "js", "latex", "markdown", "svg", "SVG")
+SHELLS = ("bash", "sh", "system", "sx", "script")
+#: Commands that install packages, which are skipped: notebooks install MXNet and what it needs.
+INSTALLERS = ("pip", "pip3", "conda", "mamba", "apt", "apt-get")
+#: `names = !command` or `names = %magic`.
+ASSIGNED = re.compile(r"([\w\s,.*\[\]'\"]+=\s*)([!%])(?![!%=])(.*)")
+
+
+def enter(scope: dict[str, Any]) -> None:
+    """Give a notebook's names the functions that translated lines call."""
+
+    def run(command: str) -> None:
+        shell(filled(command, scope))
+
+    def lines(command: str) -> list[str]:
+        return output(filled(command, scope)).splitlines()
+
+    def do(name: str, rest: str) -> Any:
+        return perform(name, filled(rest, scope))
+
+    scope.update(_gemel_shell=run, _gemel_lines=lines, _gemel_magic=do, _gemel_cell=cell)
+
+
+# --- translation ----------------------------------------------------------------------------
+
+
+def plain(source: str) -> str:
+    """A cell's source as Python: magics and shell commands are translated, and no line is added."""
+    lines = source.splitlines()
+    if source.startswith("%%"):
+        name, rest = magic(lines[0])
+        if name not in TIMED:
+            body = "\n".join(lines[1:]) + "\n"
+            return f"_gemel_cell({name!r}, {rest!r}, {body!r})\n"
+        lines[0] = ""
+    while True:
+        text = "\n".join(lines) + "\n"
+        try:
+            ast.parse(text)
+            return text
+        except SyntaxError as error:
+            # A magic is recognised by a syntax error, because `% 2` may continue the line before.
+            index = (error.lineno or 0) - 1
+            line = lines[index].strip() if 0 <= index < len(lines) else ""
+            assigned = ASSIGNED.fullmatch(line)
+            if not assigned and not line.startswith(("%", "!", "?")) and not line.endswith("?"):
+                return text
+            start = lines[index][: lines[index].index(line)]
+            lines[index] = line
+            lines[index] = start + translated(continued(lines, index))
+
+
+def continued(lines: list[str], index: int) -> str:
+    """A line with those that continue it after a backslash, which become empty."""
+    whole = lines[index]
+    for later in range(index + 1, len(lines)):
+        if not whole.endswith("\\"):
+            break
+        whole = whole[:-1].rstrip() + " " + lines[later].strip()
+        lines[later] = ""
+    return whole
+
+
+def magic(line: str) -> tuple[str, str]:
+    """The name and the arguments of a magic."""
+    name, _, rest = line.lstrip("%").partition(" ")
+    return name, rest.strip()
+
+
+def translated(line: str) -> str:
+    """Translate a line of a notebook that is not Python."""
+    assigned = ASSIGNED.fullmatch(line)
+    if assigned:
+        names, mark, rest = assigned.groups()
+        return f"{names}_gemel_lines({rest!r})" if mark == "!" else names + translated(f"%{rest}")
+    if line.startswith("!"):
+        return f"_gemel_shell({line.lstrip('!')!r})"
+    if not line.startswith("%"):
+        return "pass"  # a question for help
+    name, rest = magic(line)
+    if name not in TIMED:
+        return f"_gemel_magic({name!r}, {rest!r})"
+    return re.sub(r"^(-[a-z]\s*\d*\s+)+", "", rest) or "pass"  # without options such as -n 10
+
+
+# --- shell commands -------------------------------------------------------------------------
+
+
+def filled(command: str, scope: dict[str, Any]) -> str:
+    """A command with `{expression}` and `$name` replaced by their values, if they have any."""
+
+    def value(found: re.Match[str]) -> str:
+        try:
+            return str(eval(found[1] or found[2], scope))
+        except Exception:  # as in IPython it is for the shell: ${HOME}, awk '{print}'
+            return found[0]
+
+    return re.sub(r"(?<!\$)\{([^{}]+)\}|\$([A-Za-z_]\w*)", value, command)
+
+
+def shell(command: str) -> None:
+    """Run a command in a shell and print its output; those that install packages are skipped."""
+    words = command.split()
+    if "install" in words and words[0] in INSTALLERS:
+        print(f"gemel run: skipped !{command}", file=sys.stderr)
+        return
+    print(output(command), end="")
+
+
+def output(command: str) -> str:
+    """What a command prints."""
+    sys.stdout.flush()
+    found = subprocess.run(command, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    return found.stdout.decode(errors="replace")
+
+
+# --- magics ---------------------------------------------------------------------------------
+
+
+def perform(name: str, rest: str) -> Any:
+    """Do what a magic of one line says. Raises `ArgumentError` for those that are not done."""
+    if name in DONE:
+        return DONE[name](rest)
+    if name in INSTALLERS:
+        return shell(f"{name} {rest}")
+    if name not in IGNORED:
+        raise ArgumentError(
+            f"gemel run: %{name} is not done; write it in Python, or take it out (done: "
+            f"{', '.join(f'%{each}' for each in (*DONE, *TIMED))})"
+        )
+    return None
+
+
+def environment(rest: str) -> Any:
+    """`%env NAME=value` or `%env NAME value` sets a variable; `%env NAME` and `%env` show them."""
+    name, given, value = re.fullmatch(r"([^\s=]*)(\s*=\s*|\s+)?(.*)", rest).groups()  # type: ignore[union-attr]
+    if not name:
+        return dict(os.environ)
+    if not given:
+        return os.environ.get(name)
+    os.environ[name] = value
+    return None
+
+
+def change_folder(rest: str) -> None:
+    """`%cd folder`."""
+    os.chdir(os.path.expanduser(rest.strip("'\"") or "~"))
+
+
+DONE: dict[str, Callable[[str], Any]] = {
+    "env": environment,
+    "set_env": environment,
+    "cd": change_folder,
+    "pwd": lambda rest: os.getcwd(),
+}
+
+
+def cell(name: str, rest: str, body: str) -> None:
+    """Do what the magic of a whole cell says. Raises `ArgumentError` for those that are not
+    done."""
+    if name in SHELLS:
+        command = rest if name == "script" else name if name in ("bash", "sh") else "sh"
+        found = subprocess.run(
+            command, shell=True, input=body.encode(), stdout=subprocess.PIPE, stderr=2
+        )
+        print(found.stdout.decode(errors="replace"), end="")
+        found.check_returncode()
+    elif name in ("writefile", "file"):
+        append = rest.startswith("-a ")
+        with open(rest.removeprefix("-a ").strip("'\" "), "a" if append else "w") as file:
+            file.write(body)
+    elif name not in SHOWN:
+        done = ", ".join(f"%%{each}" for each in ("writefile", *SHELLS, *TIMED))
+        raise ArgumentError(
+            f"gemel run: the cell %%{name} is not done; write it in Python, or take it out (done: "
+            f"{done})"
+        )
+
+
+__all__ = ["enter", "plain"]
