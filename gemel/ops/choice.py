@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, check_held, int64, limits
+from gemel.dtype import DType, check_held, int64, limits, uint64
 from gemel.extent import NUMBER, Dim
 from gemel.ir.above import above
 from gemel.ir.declare import elementwise
@@ -52,19 +52,23 @@ def _bounds(dtype: DType, low: Any, high: Any) -> tuple[Any, Any]:
     if dtype.kind not in "iu":
         return low, high
     least, most = limits(dtype)
-    if _is_whole(low, dtype) and low > most:
+    small, large = dtype is not int64, dtype not in (int64, uint64)  # which ends an extent can pass
+    if _is_whole(low, large) and low > most:
         check_held("clip", low, dtype)
-    if _is_whole(high, dtype) and high < least:
+    if _is_whole(high, small) and high < least:
         check_held("clip", high, dtype)
+    if large and Dim in (type(low), type(high)):
+        # `limit` computes in int64, so it need not be asked whether the dtype holds the size.
+        return least if low is None else low, most if high is None else high
     return (
-        None if _is_whole(low, dtype) and low <= least else low,
-        None if _is_whole(high, dtype) and high >= most else high,
+        None if _is_whole(low, small) and low <= least else low,
+        None if _is_whole(high, large) and high >= most else high,
     )
 
 
-def _is_whole(bound: Any, dtype: DType) -> bool:
-    """Whether a bound is a whole number that the dtype may not hold; int64 holds every extent."""
-    return type(bound) is int or (type(bound) is Dim and dtype is not int64)
+def _is_whole(bound: Any, extents: bool) -> bool:
+    """Whether a bound is a whole number that may pass an end of the dtype, as `extents` may."""
+    return type(bound) is int or (type(bound) is Dim and extents)
 
 
 @elementwise(dtype="arithmetic", public="np", moves=1)

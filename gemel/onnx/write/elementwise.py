@@ -247,8 +247,10 @@ def _(graph: Graph, call: Call, y: str, x: str) -> Written:
 @exports("limit")
 def _(graph: Graph, call: Call, x: str, low: str, high: str) -> Written:
     if any(spec.ndim for spec in call.inputs[1:]):
-        return graph.node("Min", graph.node("Max", x, low), high)
-    return graph.node("Clip", x, low, high)
+        found = graph.node("Min", graph.node("Max", x, low), high)
+    else:
+        found = graph.node("Clip", x, low, high)
+    return graph.cast(found, call.inputs[0].dtype, call.result.dtype)
 
 
 @exports("leaky_relu")
