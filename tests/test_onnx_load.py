@@ -195,6 +195,14 @@ def test_the_corners_of_resized_pictures_stay(tmp_path: Path) -> None:
     assert net(np.array([[[3.0, 4.0]]])).tolist() == [[[3.0] * 49 + [4.0]]]
 
 
+def test_whole_positions_in_resized_pictures_are_not_rounded_down(tmp_path: Path) -> None:
+    """The fifth of 9 elements stands at (4 + 0.5) * 7 / 9 - 0.5, which is 3."""
+    node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], nearest_mode="floor")
+    sizes = {"sizes": numpy.array([9])}
+    net = loaded(model_of([node], [("x", (7,))], [("y", None)], **sizes), tmp_path)
+    assert net(np.arange(7.0)).tolist() == [0, 0, 1, 2, 3, 3, 4, 5, 6]
+
+
 def test_transposed_windows_that_are_shorter_than_their_stride(tmp_path: Path) -> None:
     """As ONNX Runtime: nothing is padded; the result was cut at the wrong end."""
     weight = numpy.full((1, 1, 1), 2.0, "f")

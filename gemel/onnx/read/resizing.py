@@ -9,16 +9,14 @@ from gemel import np
 from gemel.ir.op import numpy
 from gemel.onnx.read.table import imports
 
-#: The position of an element's centre in the input image: f(position, scale, input size, output
-#: size), with the output size not rounded.
+#: The position of an element's centre in the input image: f(position, input size, output size),
+#: with the output size not rounded. Products come first: quotients that are whole are exact.
 PLACES = {
-    "half_pixel": lambda at, scale, n, m: (at + 0.5) / scale - 0.5,
-    "half_pixel_symmetric": lambda at, scale, n, m: (
-        n / 2 * (1 - int(m) / m) + (at + 0.5) / scale - 0.5
-    ),
-    "pytorch_half_pixel": lambda at, scale, n, m: (at + 0.5) / scale - 0.5 if m > 1 else at * 0.0,
-    "align_corners": lambda at, scale, n, m: at * (n - 1) / (m - 1) if m > 1 else at * 0.0,
-    "asymmetric": lambda at, scale, n, m: at / scale,
+    "half_pixel": lambda at, n, m: (at + 0.5) * n / m - 0.5,
+    "half_pixel_symmetric": lambda at, n, m: n / 2 * (1 - int(m) / m) + (at + 0.5) * n / m - 0.5,
+    "pytorch_half_pixel": lambda at, n, m: (at + 0.5) * n / m - 0.5 if m > 1 else at * 0.0,
+    "align_corners": lambda at, n, m: at * (n - 1) / (m - 1) if m > 1 else at * 0.0,
+    "asymmetric": lambda at, n, m: at * n / m,
 }
 ROUNDINGS = {
     "round_prefer_floor": lambda at: numpy().ceil(at - 0.5),
@@ -63,7 +61,7 @@ def _resized(node: Any, x: Any, scales: Any, sizes: Any, where: str, rounding: s
     rounds = node.get("keep_aspect_ratio_policy", "stretch") != "stretch"
     for place, axis in enumerate(axes):
         scale = None if scales is None else float(scales[place])
-        size = None if sizes is None else sizes[place]
+        size: Any = None if sizes is None else sizes[place]
         if scale == 1.0 or (size is not None and size is x.shape[axis]):
             continue
         whole = scale is not None and scale == int(scale) and mode == "nearest" and not rounds
@@ -71,14 +69,10 @@ def _resized(node: Any, x: Any, scales: Any, sizes: Any, where: str, rounding: s
             x = np.repeat(x, int(scale or 1), axis=axis)
             continue
         n = int(x.shape[axis])
-        if size is None:
-            assert scale is not None
-            m = math.floor(n * scale + 0.5) if rounds else math.floor(n * scale)
-        else:
-            m, scale = int(size), int(size) / n
-        scale = m / n if rounds else scale
-        if m != n or scale != 1.0:
-            at = PLACES[where](numpy().arange(m), scale, n, n * scale)
+        length = int(size) if scale is None else n * scale  # not rounded
+        m = math.floor(length + 0.5 if rounds else length)
+        if m != n or length != n:
+            at = PLACES[where](numpy().arange(m), n, m if rounds else length)
             x = _sampled(node, x, axis, at, mode, rounding)
     return x
 
