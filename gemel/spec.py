@@ -156,6 +156,8 @@ def broadcast(name: str, *specs: Spec) -> Shape:
         if lead < 0:
             result, lead = [1] * -lead + result, 0
         for axis, extent in enumerate(spec.shape, start=lead):
+            if stays(result[axis], extent):
+                continue
             if result[axis] == 1:
                 result[axis] = extent
             elif not extent == 1 and not result[axis] == extent:
@@ -165,6 +167,11 @@ def broadcast(name: str, *specs: Spec) -> Shape:
                     "one of them 1"
                 )
     return tuple(result)
+
+
+def stays(known: int, extent: int) -> bool:
+    """Whether a known extent stays as it is beside another one, whatever the numbers are."""
+    return (type(extent) is int and extent == 1) or same_for_all(known, extent)
 
 
 def promote_specs(*specs: Spec) -> DType:

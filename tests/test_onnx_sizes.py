@@ -35,6 +35,14 @@ FREE: dict[str, Callable[[Any], Any]] = {
     "a diagonal": lambda x: np.tril(x @ x.T, k=x.shape[0] - 3),
     "array": lambda x: x.sum() + np.full((2,), x.shape[0]),
     "padding by edges": lambda x: np.pad(x, 1, mode="edge"),
+    "padding by reflection": lambda x: np.pad(x, 2, mode="reflect"),
+    "padding by point reflection": lambda x: np.pad(x, 2, mode="reflect", reflect_type="odd"),
+    "limits": lambda x: (
+        np.clip(x * 9, 0, x.shape[0]),
+        *(np.clip((x * 9).astype(kind), 0, x.shape[0]) for kind in ("int32", "int64", "int8")),
+        np.clip((x * 9).astype("int32"), -1, np.arange(x.shape[1])),
+        np.clip((x * 9).astype("uint8"), 1, 3),
+    ),
     "integers": lambda x: (
         x.astype("int32") // x.shape[0],
         x.astype("int64") % x.shape[1],
@@ -85,7 +93,8 @@ def test_sizes_that_are_numbers_in_the_file_are_fixed(name: str, tmp_path: Path)
     function, expected = FIXED[name]
     program = gemel.compile(function)
     program(drawn(3, 4))
-    path = gemel.onnx.export(program, tmp_path / "f.onnx")
+    with pytest.warns(ExportWarning, match=r"but the file has data\.shape\[\d\] at"):
+        path = gemel.onnx.export(program, tmp_path / "f.onnx")
     assert dims(path) == expected
     for rows, columns in (3, 4), (5, 4), (3, 6):
         if all(
@@ -190,7 +199,84 @@ def test_arguments_of_the_export(tmp_path: Path) -> None:
         gemel.onnx.export(program, tmp_path / "f.onnx", opset="18")  # type: ignore[arg-type]
 
 
+#: Functions called with axes of one element, or with sizes that come out as 1: the shapes seen, the
+#: sizes in the file, and other shapes that it has to take.
+SINGLE: dict[str, tuple[Callable[..., Any], list[Any], list[Any], list[Any]]] = {
+    "one column": (lambda x: x * 2, [(3, 1)], ["data_0", "data_1"], [(2, 5)]),
+    "two arguments": (
+        lambda x, y: x + y,
+        [(3, 1), (3, 1)],
+        ["data0_0", "data0_1", "data0_0", "data0_1"],
+        [(2, 4), (2, 4)],
+    ),
+    "broadcasting": (
+        lambda x, y: x + y,
+        [(2, 2), (2, 1)],
+        ["data0_0", "data0_1", "data0_0", 1],
+        [(4, 3), (4, 1)],
+    ),
+    "a sequence of one step": (
+        lambda x, n: npx.sequence_mask(x, n, use_sequence_length=True),
+        [(1, 2, 3), (2,)],
+        ["data0_0", "data0_1", "data0_2", "data0_1"],
+        [(4, 3, 2), (3,)],
+    ),
+    "a choice": (
+        lambda x: np.where(x[:, ::2] > 0, x[:, ::2], 0),
+        [(3, 2)],
+        ["data_0", "data_1"],
+        [(2, 7)],
+    ),
+    "one window": (
+        lambda x: nn.AvgPool2D((1, 3))(x) + x[..., :1],
+        [(1, 2, 4, 5)],
+        ["data_0", "data_1", "data_2", "data_3"],
+        [(3, 1, 2, 9)],
+    ),
+    "products": (
+        lambda x: np.einsum("ij,kj->ik", x[:, ::2], x[:, ::2]),
+        [(3, 2)],
+        ["data_0", "data_1"],
+        [(4, 6)],
+    ),
+    "a weight": (lambda x: x @ np.ones((1, 3)), [(1, 1)], ["data_0", 1], [(4, 1)]),
+}
+
+
+@pytest.mark.parametrize("name", SINGLE)
+def test_sizes_of_one_are_free(name: str, tmp_path: Path) -> None:
+    function, seen, expected, others = SINGLE[name]
+    program = gemel.compile(function)
+    program(*(drawn(*shape) for shape in seen))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        path = gemel.onnx.export(program, tmp_path / "f.onnx")
+    assert dims(path) == expected
+    for shapes in seen, others:
+        check(path, program, *(drawn(*shape) for shape in shapes))
+
+
+@pytest.mark.parametrize(
+    ("function", "shape", "axis"),
+    [
+        (np.squeeze, (1, 3), r"data\.shape\[0\] at 1"),
+        (lambda x: x * 2, (0, 3), r"data\.shape\[0\] at 0"),
+        (lambda x: x[:, ::2] + x[:, 1::2], (3, 2), r"data\.shape\[1\] at 2"),
+    ],
+)
+def test_fixed_sizes_that_need_not_be_are_a_warning(
+    function: Callable[[Any], Any], shape: tuple[int, ...], axis: str, tmp_path: Path
+) -> None:
+    program = gemel.compile(function)
+    program(drawn(*shape))
+    with pytest.warns(ExportWarning, match=rf"takes other sizes, but the file has {axis}:"):
+        gemel.onnx.export(program, tmp_path / "f.onnx")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        gemel.onnx.export(program, tmp_path / "f.onnx", dynamic=False)
+
+
 def dims(path: str) -> list[Any]:
-    """The names or numbers of the sizes of a file's input."""
-    (given,) = onnx.load(path).graph.input
-    return [dim.dim_param or dim.dim_value for dim in given.type.tensor_type.shape.dim]
+    """The names or numbers of the sizes of a file's inputs."""
+    shapes = [given.type.tensor_type.shape for given in onnx.load(path).graph.input]
+    return [dim.dim_param or dim.dim_value for shape in shapes for dim in shape.dim]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import builtins
 from collections.abc import Callable
 from typing import Any
 
 from gemel.errors import ShapeError, unknown_name
-from gemel.extent import WHOLE
+from gemel.extent import WHOLE, maximum
 from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
@@ -21,9 +20,7 @@ from gemel.spec import normalize_axis
 
 def _mirrored(at: Any, extent: int, twice: int) -> Any:
     """Positions reflected at both ends; `twice` is 1 if the elements at the ends are repeated."""
-    period = 2 * extent - 2 + 2 * twice
-    if period == 0:
-        return at * 0
+    period = maximum(2 * extent - 2 + 2 * twice, 1)  # one element is its own mirror image
     at = at % period
     return where(at < extent, at, period - twice - at)
 
@@ -34,7 +31,7 @@ def _turned(x: Any, axis: int, at: Any, twice: int) -> Any:
     So it continues with its slope; `twice` is 1 if the elements at the ends are repeated.
     """
     extent = x.shape[axis]
-    half = builtins.max(extent - 1 + twice, 1)
+    half = maximum(extent - 1 + twice, 1)
     shape = tuple(-1 if a == axis else 1 for a in range(x.ndim))
     turns, within = at // half, at % half
     back = turns % 2 == 1

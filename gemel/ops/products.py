@@ -31,6 +31,7 @@ from gemel.spec import (
     promote_specs,
     same_shape,
     sequence,
+    stays,
     whole,
 )
 
@@ -265,6 +266,8 @@ def einsum(*operands: Any, equation: str, path: Any = ()) -> Any:
     for name, x in zip(labels, operands, strict=True):
         for label, extent in zip(name, x.shape, strict=True):
             known = extents.setdefault(label, extent)
+            if stays(known, extent):
+                continue
             if known == 1:
                 extents[label] = extent
             elif not extent == 1 and not extent == known:

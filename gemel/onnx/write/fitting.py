@@ -14,7 +14,7 @@ from gemel.errors import GemelError
 from gemel.extent import Guard, seen
 from gemel.ir.op import numpy
 from gemel.onnx.write.graph import Graph
-from gemel.onnx.write.tracing import CallNotes, Program
+from gemel.onnx.write.tracing import CallNotes, Program, unlike
 from gemel.onnx.write.writing import Writer
 from gemel.spec import Spec
 from gemel.tracing.programs import Arguments
@@ -42,6 +42,27 @@ def needed(writer: Writer, function: Callable[..., Any], arguments: Arguments) -
     return wanted
 
 
+def fixed(
+    found: Program, function: Callable[..., Any], arguments: Arguments, wanted: set[str]
+) -> list[str]:
+    """The axes that the file has fixed, but for those that it is to fix, although the function
+    takes other sizes: it has asked for a number, or a size has come out as 1.
+
+    An axis is tried alone, and together with those that are as long, which may have to be equal.
+    """
+    other = unlike(arguments.arrays)
+    sizes = {f"n{place}_{axis}": n for place, axis, n in found.fixed}
+    axes = []
+    for place, axis, n in found.fixed:
+        alone = {f"n{place}_{axis}": other}
+        together = {each: other for each, m in sizes.items() if m == n}
+        if alone.keys() <= wanted:
+            continue
+        if any(_traced(found, each, function, arguments) for each in (alone, together)):
+            axes.append(f"{found.inputs[place]}.shape[{axis}] at {n}")
+    return axes
+
+
 def _other_sizes(found: Program, guard: Guard) -> dict[str, int] | None:
     """Sizes for which a check has the other answer, by their names; None if none is found."""
     now = {name: seen(extent) for name, extent in found.trace.extents.dims.items()}
@@ -57,19 +78,30 @@ def _written(
     writer: Writer, sizes: dict[str, int], function: Callable[..., Any], arguments: Arguments
 ) -> Graph | None:
     """The graph of the function for these sizes; None if it has none, which is an error there."""
-    found = writer.program
-    arrays = [
-        Spec([sizes.get(f"n{place}_{axis}", n) for axis, n in enumerate(x.shape)], x.dtype)
-        for place, x in enumerate(arguments.arrays)
-    ]
-    fixed = {f"n{place}_{axis}" for place, axis, _ in found.fixed}
+    program = _traced(writer.program, sizes, function, arguments)
+    if program is None:
+        return None
+    other = Writer(program, writer.graph.opset)
     try:
-        program = Program(function, arguments._replace(arrays=arrays), found.inputs, fixed)
-        other = Writer(program, writer.graph.opset)
         other.written(program.outputs)
     except GemelError:
         return None
     return other.graph
+
+
+def _traced(
+    found: Program, sizes: dict[str, int], function: Callable[..., Any], arguments: Arguments
+) -> Program | None:
+    """The function traced for other sizes; None if that is an error."""
+    arrays = [
+        Spec([sizes.get(f"n{place}_{axis}", n) for axis, n in enumerate(x.shape)], x.dtype)
+        for place, x in enumerate(arguments.arrays)
+    ]
+    held = {f"n{place}_{axis}" for place, axis, _ in found.fixed}
+    try:
+        return Program(function, arguments._replace(arrays=arrays), found.inputs, held)
+    except Exception:  # the function's own, too: it was not called with such arrays
+        return None
 
 
 def _alike(one: Graph, two: Graph) -> bool:
@@ -82,4 +114,4 @@ def _alike(one: Graph, two: Graph) -> bool:
     )
 
 
-__all__ = ["needed"]
+__all__ = ["fixed", "needed"]

@@ -15,7 +15,7 @@ from gemel.gluon.block import Block
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.symbol_block import SymbolBlock
 from gemel.onnx.types import code_of, onnx
-from gemel.onnx.write.fitting import needed
+from gemel.onnx.write.fitting import fixed, needed
 from gemel.onnx.write.tracing import Program, program
 from gemel.onnx.write.writing import Writer
 from gemel.spec import Spec
@@ -43,13 +43,26 @@ def export(net: Any, path: Any, *, opset: int = OPSET, dynamic: bool | Sequence[
     """
     _check_opset(opset)
     function, given, names = _called(net)
-    found, made = modelled(function, given, names, _held(given, dynamic), net.name, opset)
+    wanted = _held(given, dynamic)
+    found, made = modelled(function, given, names, wanted, net.name, opset)
+    told = []
     if found.asked:
         rules = " and ".join(dict.fromkeys(found.asked))
+        told.append(
+            f"has asked for sizes: the file is the program where {rules}, and cannot say so; make "
+            "it the same for all sizes"
+        )
+    axes = fixed(found, function, given, wanted)
+    if axes:
+        told.append(
+            f"takes other sizes, but the file has {' and '.join(axes)}: a Python number is "
+            "computed from them, or a size of 0 or 1 is a case of its own; compute with arrays "
+            "(np.sqrt(n) in place of n ** 0.5), call it with larger arrays before"
+        )
+    for each in told:
         warnings.warn(
-            f"onnx.export: {net.name} has asked for sizes: the file is the program where {rules}, "
-            "and cannot say so; make it the same for all sizes, export it with dynamic=False, or "
-            "use gemel.save, whose files ask again",
+            f"onnx.export: {net.name} {each}, export it with dynamic=False, or use gemel.save, "
+            "whose files ask again",
             ExportWarning,
             stacklevel=2,
         )

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from gemel.errors import ShapeError
 from gemel.extent import Guard, name_of, seen
 from gemel.forms import added, names_of
 from gemel.ir.graph import Entry, placeholder
@@ -158,23 +157,68 @@ def program(
 ) -> Program:
     """Trace a function as a program whose sizes are free, as far as a file can leave them free.
 
-    An extent of 1 cannot be free. So a batch of one example is traced as two, if the function does
-    the same for both.
+    An extent of 1 cannot be free. So axes of one element, such as a batch of one example, are
+    traced as longer ones, if the function does the same for both.
     """
     held = held or set()
-    firsts = {f"n{position}_0" for position in range(len(arguments.arrays))}
+    found, free = _held(function, arguments, names, held), frozenset[Place]()
+    for places in _alone(arguments.arrays, held):
+        if places <= free:
+            continue
+        longer = _lengthened(function, arguments, names, held, free | places)
+        if longer is not None:
+            found, free = longer, free | places
+    return found
+
+
+#: An axis of an argument: the argument's position and the axis.
+Place = tuple[int, int]
+
+
+def _alone(arrays: Sequence[Any], held: set[str]) -> list[frozenset[Place]]:
+    """The axes of one element that may be free: those of all arguments together, since they often
+    mean the same (a batch), then each alone."""
+    places = [
+        (axis, position)
+        for position, x in enumerate(arrays)
+        for axis, n in enumerate(x.shape)
+        if n == 1 and f"n{position}_{axis}" not in held
+    ]
+    found = []
+    for axis in sorted({axis for axis, _ in places}):
+        same = [(position, axis) for other, position in places if other == axis]
+        found.append(frozenset(same))
+        found += [frozenset([each]) for each in same if len(same) > 1]
+    return found
+
+
+def _lengthened(
+    function: Callable[..., Any],
+    arguments: Arguments,
+    names: Sequence[str],
+    held: set[str],
+    places: frozenset[Place],
+) -> Program | None:
+    """The program for longer axes at these places; None if that is not the one for single
+    elements."""
     arrays = arguments.arrays
-    alone = arrays and all(x.shape and x.shape[0] == 1 for x in arrays) and not firsts & held
-    if alone:
-        two = [Spec((2, *x.shape[1:]), x.dtype) for x in arrays]
-        try:
-            found = _held(function, arguments._replace(arrays=two), names, held)
-        except ShapeError:
-            found = None
-        free = found is not None and firsts <= set(found.trace.extents.dims)
-        if found is not None and free and _holds_for_one(found, firsts):
-            return found
-    return _held(function, arguments, names, held)
+    length = unlike(arrays)
+    longer = [
+        Spec([length if (i, axis) in places else n for axis, n in enumerate(x.shape)], x.dtype)
+        for i, x in enumerate(arrays)
+    ]
+    try:
+        found = _held(function, arguments._replace(arrays=longer), names, held)
+    except Exception:  # the function's own, too: it was not called with such arrays
+        return None
+    free = {f"n{position}_{axis}" for position, axis in places}
+    return found if free <= set(found.trace.extents.dims) and _holds_for_one(found, free) else None
+
+
+def unlike(arrays: Sequence[Any]) -> int:
+    """A size for trying that no axis has: a function would take equal ones for the same."""
+    sizes = {n for x in arrays for n in x.shape}
+    return next(n for n in range(2, len(sizes) + 3) if n not in sizes)
 
 
 def _holds_for_one(found: Program, names: set[str]) -> bool:
@@ -205,4 +249,4 @@ def entries_of(value: Any) -> list[Entry]:
     return []
 
 
-__all__ = ["CallNotes", "Program", "entries_of", "program"]
+__all__ = ["CallNotes", "Program", "entries_of", "program", "unlike"]
