@@ -103,17 +103,34 @@ def at_least(form: Form, bound: int) -> bool:
     return found is not None and found >= bound
 
 
-def least_of(form: Form) -> int | None:
-    """A lower bound of a form; None if none is known."""
+def least_of(form: Form, depth: int = 4) -> int | None:
+    """A lower bound of a form; None if none is known. At most `depth` extremes are resolved, since
+    the work doubles with each."""
     total = 0
     for product, count in form:
         bound = count
         for atom in product:
             if count < 0 or atom.least is None or atom.least < 0:
-                return None
+                return _least_of_sides(form, depth) if depth else None
             bound *= atom.least
         total += bound
     return total
+
+
+def _least_of_sides(form: Form, depth: int) -> int | None:
+    """A lower bound of a form with an extreme, from both sides of it: n - maximum(0, n - 3) is n
+    or 3."""
+    for product, count in form:
+        if len(product) == 1 and product[0].operator in ("minimum", "maximum"):
+            (atom,) = product
+            rest = tuple(term for term in form if term != (product, count))
+            sides = added(rest, atom.left, count), added(rest, atom.right, count)
+            bounds = [least_of(side, depth - 1) for side in sides]
+            known = [bound for bound in bounds if bound is not None]
+            if (atom.operator == "minimum") is (count > 0):  # the smaller of both
+                return min(known) if len(known) == 2 else None
+            return max(known, default=None)
+    return None
 
 
 def combined(operator: str, left: Form, right: Form) -> Form:

@@ -14,7 +14,7 @@ import pytest
 import gemel
 from gemel import autograd, np, npx
 from gemel.errors import TraceError
-from gemel.extent import Dim, Guard, Sizes, concrete, form_of, minimum, name_of, seen
+from gemel.extent import Dim, Guard, Sizes, concrete, form_of, maximum, minimum, name_of, seen
 from gemel.forms import form_text
 from gemel.ir.free import trial
 
@@ -249,6 +249,18 @@ def test_texts_of_forms_have_the_parentheses_that_their_meaning_needs() -> None:
         (minimum(n - 1, 3 * m), "minimum(n - 1, 3 * m)"),
     ):
         assert form_text(form_of(form)) == expected
+
+
+def test_bounds_of_extremes_come_from_both_sides() -> None:
+    """What is left of n after all but 3 is min(3, n), so never below 1."""
+    guards: list[Guard] = []
+    n = Dim(5, "n", guards, least=1)
+    left = n - maximum(0, n - 3)
+    assert repr(maximum(0, left)) == repr(left)
+    assert left > 0 and maximum(0, n - 3) + 3 >= n and minimum(3, n) <= n
+    assert not left < 1 and n - minimum(n, 3) >= 0
+    assert not guards
+    assert left <= 2 or len(guards) == 1  # 3, if there are as many
 
 
 def test_a_quotient_without_divisor_is_zero_where_names_stay() -> None:
