@@ -18,6 +18,7 @@ from types import ModuleType
 from typing import Any
 
 import gemel
+from gemel.elsewhere import ELSEWHERE
 from gemel.errors import nearest
 
 NAME = "mxnet"
@@ -26,39 +27,15 @@ PLOTS = "matplotlib.cbook"
 #: Put on the path for spawned processes, which inherit nothing else from this process.
 STANDINS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "standins")
 
-#: MXNet's modules whose contents are in other modules here.
-ELSEWHERE = {
-    "mxnet.gluon.contrib.cnn": "gemel.gluon.nn",
-    "mxnet.gluon.contrib.data.sampler": "gemel.gluon.contrib.data",
-    "mxnet.gluon.contrib.estimator.batch_processor": "gemel.gluon.contrib.estimator",
-    "mxnet.gluon.contrib.estimator.estimator": "gemel.gluon.contrib.estimator",
-    "mxnet.gluon.contrib.estimator.event_handler": "gemel.gluon.contrib.event_handler",
-    "mxnet.gluon.contrib.nn.basic_layers": "gemel.gluon.contrib.nn",
-    "mxnet.gluon.contrib.rnn.conv_rnn_cell": "gemel.gluon.contrib.rnn",
-    "mxnet.gluon.contrib.rnn.rnn_cell": "gemel.gluon.contrib.rnn",
-    "mxnet.gluon.data.dataloader": "gemel.gluon.data",
-    "mxnet.gluon.model_zoo.vision.squeezenet": "gemel.gluon.model_zoo.vision",
-    "mxnet.gluon.model_zoo.vision.vgg": "gemel.gluon.model_zoo.vision",
-    "mxnet.gluon.nn.activations": "gemel.gluon.nn",
-    "mxnet.gluon.nn.basic_layers": "gemel.gluon.nn",
-    "mxnet.gluon.nn.conv_layers": "gemel.gluon.nn",
-    "mxnet.gluon.rnn.rnn_cell": "gemel.gluon.rnn",
-    "mxnet.gluon.rnn.rnn_layer": "gemel.gluon.rnn",
-    "mxnet.image.image": "gemel.image",
-    "mxnet.io.io": "gemel.io",
-    "mxnet.kvstore.kvstore": "gemel.kvstore",
-    "mxnet.numpy.multiarray": "gemel.np",
-    "mxnet.optimizer.optimizer": "gemel.optimizer",
-}
-
 
 def resolve(name: str) -> ModuleType:
     """The gemel module for a name `mxnet...`. Raises `ModuleNotFoundError`."""
     parent, _, last = name.rpartition(".")
     if not parent:
         return gemel
-    if name in ELSEWHERE:
-        return import_module(ELSEWHERE[name])
+    place = ELSEWHERE.get(name.removeprefix(f"{NAME}."))
+    if place is not None:
+        return import_module(f"gemel.{place}")
     holder = resolve(parent)
     found = getattr(holder, last, None)
     if isinstance(found, ModuleType):

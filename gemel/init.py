@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import np, npx
 from gemel.errors import ShapeError, UnknownNameError, unknown_name
+from gemel.ranges import check_number
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -98,8 +99,12 @@ class Initializer:
     __hash__ = object.__hash__
 
     def __repr__(self) -> str:
-        shown = ((key, value) for key, value in vars(self).items() if not key.startswith("_"))
-        return f"{type(self).__name__}({', '.join(f'{key}={value!r}' for key, value in shown)})"
+        return _called(self, {k: v for k, v in vars(self).items() if not k.startswith("_")})
+
+
+def _called(initializer: Initializer, settings: dict[str, Any]) -> str:
+    shown = ", ".join(f"{key}={value!r}" for key, value in settings.items())
+    return f"{type(initializer).__name__}({shown})"
 
 
 #: The methods for the endings of names.
@@ -199,6 +204,7 @@ class Uniform(Initializer):
     """Uniform in [-scale, scale)."""
 
     def __init__(self, scale: float = 0.07) -> None:
+        check_number("Uniform", "scale", scale, 0)
         super().__init__(scale=scale)
         self.scale = scale
 
@@ -212,6 +218,7 @@ class Normal(Initializer):
     """Normal with mean 0 and standard deviation `sigma`."""
 
     def __init__(self, sigma: float = 0.01) -> None:
+        check_number("Normal", "sigma", sigma, 0)
         super().__init__(sigma=sigma)
         self.sigma = sigma
 
@@ -228,6 +235,8 @@ class TruncNorm(Initializer):
     """
 
     def __init__(self, mean: float = 0.0, stdev: float = 0.01) -> None:
+        check_number("TruncNorm", "mean", mean)
+        check_number("TruncNorm", "stdev", stdev, 0)
         super().__init__(mean=mean, stdev=stdev)
         self.mean = mean
         self.stdev = stdev
@@ -250,6 +259,7 @@ class Orthogonal(Initializer):
     def __init__(self, scale: float = 1.414, rand_type: str = "uniform") -> None:
         if rand_type not in ("uniform", "normal"):
             raise unknown_name("Orthogonal rand_type", rand_type, ("uniform", "normal"))
+        check_number("Orthogonal", "scale", scale)
         super().__init__(scale=scale, rand_type=rand_type)
         self.scale = scale
         self.rand_type = rand_type
@@ -280,6 +290,7 @@ class Xavier(Initializer):
             raise unknown_name("Xavier rnd_type", rnd_type, ("uniform", "gaussian"))
         if factor_type not in ("avg", "in", "out"):
             raise unknown_name("Xavier factor_type", factor_type, ("avg", "in", "out"))
+        check_number(type(self).__name__, "magnitude", magnitude, 0)
         super().__init__(rnd_type=rnd_type, factor_type=factor_type, magnitude=magnitude)
         self.rnd_type = rnd_type
         self.factor_type = factor_type
@@ -307,8 +318,12 @@ class MSRAPrelu(Xavier):
     """
 
     def __init__(self, factor_type: str = "avg", slope: float = 0.25) -> None:
+        check_number("MSRAPrelu", "slope", slope)
         super().__init__("gaussian", factor_type, 2.0 / (1 + slope**2))
         self._kwargs = {"factor_type": factor_type, "slope": slope}
+
+    def __repr__(self) -> str:
+        return _called(self, self._kwargs)
 
 
 # --- for one kind of layer ------------------------------------------------------------------

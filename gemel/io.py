@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import ndarray as nd
 from gemel import np
+from gemel.elsewhere import module_elsewhere
 from gemel.errors import (
     ArgumentError,
     DataFileError,
     GemelError,
     MissingFileError,
     ShapeError,
-    unknown_attribute,
     unknown_name,
 )
 from gemel.ir.op import numpy
@@ -432,7 +432,7 @@ def _shaped(path: Any, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
 
 def __getattr__(name: str) -> Any:
     if name not in ("ImageRecordIter", "MNISTIter"):
-        raise unknown_attribute(__name__, name, __all__)
+        return module_elsewhere(__name__, name, __all__)
     # They decode images, and their module imports this one.
     return globals().setdefault(name, getattr(import_module("gemel.image.iterators"), name))
 

@@ -241,6 +241,21 @@ def test_cosines_of_long_vectors(dtype, size):
     numpy.testing.assert_allclose(found.asnumpy()[:, 0], 1 - cosine, rtol=2e-3)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "most"), [("float16", 2e4), ("bfloat16", 1.1e6), ("float32", 1e6), ("float64", 1e6)]
+)
+def test_gradients_of_cosines_of_zeros_are_bounded(dtype, most):
+    zeros, other = np.zeros((2, 3), dtype=dtype), np.array([[3, -4, 0]] * 2, dtype=dtype)
+    zeros.attach_grad()
+    with autograd.record():
+        loss = losses.CosineEmbeddingLoss(margin=-1)(zeros, other, np.array([1, -1], dtype=dtype))
+    loss.backward()
+    found = zeros.grad.asnumpy().astype("float64")
+    assert 1e4 / 2 < abs(found).max() <= most
+    numpy.testing.assert_allclose(found[0] / found[0, 0], [1, -4 / 3, 0], rtol=1e-2)
+    numpy.testing.assert_array_equal(found[1], -found[0])
+
+
 def test_settings_that_cannot_be():
     for make in (
         lambda: losses.LogisticLoss(label_format="singed"),

@@ -69,7 +69,7 @@ __all__ = [
 #: Modules that are imported when they are first used.
 _MODULES = (
     *("contrib", "data", "loss", "metric", "model_zoo"),
-    *("parallel", "probability", "rnn", "utils"),
+    *("parallel", "probability", "rnn", "trainer", "utils"),
 )
 #: The modules of names that are imported when they are first used.
 _LATE = {

@@ -453,10 +453,10 @@ class CosineEmbeddingLoss(Loss):
     ) -> Tensor:
         """Two arrays (batch, size) and labels (batch,) -> (batch, 1)."""
         input1 = self._like(input1, input2)
-        # The product of squares would overflow: in float16 from a length of 16 on.
-        lengths = np.linalg.norm(input1, axis=-1) * np.linalg.norm(input2, axis=-1)
-        product = (input1 * input2).sum(axis=-1)
-        cosine = (product / np.maximum(lengths, _tiny(lengths))).reshape(-1, 1)
+        both, least = (input1, input2), max(_tiny(input1), 1e-6)  # bounds the gradient at 0
+        lengths = (np.maximum(np.linalg.norm(x, axis=-1, keepdims=True), least) for x in both)
+        one, other = (x / length for x, length in zip(both, lengths, strict=True))
+        cosine = (one * other).sum(axis=-1).reshape(-1, 1)
         label = self._like(label, cosine)
         apart = np.where(label == -1, npx.relu(cosine - self._margin), 0.0)
         return self._weighted(np.where(label == 1, 1 - cosine, apart), sample_weight)

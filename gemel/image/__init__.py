@@ -8,7 +8,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import unknown_attribute
+from gemel.elsewhere import module_elsewhere
 from gemel.image.pictures import (
     center_crop,
     color_normalize,
@@ -115,7 +115,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise unknown_attribute(__name__, name, __all__)
+        return module_elsewhere(__name__, name, __all__)
     for module in LATE:
         found = getattr(import_module(f"{__name__}.{module}"), name, None)
         if found is not None:

@@ -20,8 +20,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 
 from gemel import config
+from gemel.elsewhere import module_elsewhere
 from gemel.errors import unknown_name
 from gemel.kvstore.base import KVStore
 from gemel.kvstore.local import LocalStore
@@ -70,3 +72,7 @@ def create(name: str = "local") -> KVStore:
 
 
 __all__ = ["KVStore", "create", "load_states", "save_states"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    return module_elsewhere(__name__, name, __all__)

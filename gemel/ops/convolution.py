@@ -11,7 +11,7 @@ from typing import Any
 from gemel.config import WINOGRAD
 from gemel.dtype import promote
 from gemel.errors import DTypeError, ShapeError
-from gemel.extent import minimum, seen
+from gemel.extent import WHOLE, minimum, seen
 from gemel.ir.declare import composite
 from gemel.ir.public import Array
 from gemel.ops.elementwise import full
@@ -25,13 +25,18 @@ from gemel.spec import Spec, plain, promote_specs, same_shape
 
 
 def per_axis(name: str, what: str, value: Any, axes: int, default: int) -> tuple[int, ...]:
-    """A setting for each axis: one for all, or one each. Raises `ShapeError`."""
+    """A setting for each axis: one for all, or one each; none is less than the default.
+
+    Raises `ShapeError`.
+    """
     value = plain(value)
     if value is None or value == ():
         return (default,) * axes
     found = value if isinstance(value, tuple) else (value,) * axes
     if len(found) != axes:
         raise ShapeError(f"{name}: {what} {value!r} must have {axes} numbers, one for each axis")
+    if any(not isinstance(n, WHOLE) or (isinstance(n, int) and n < default) for n in found):
+        raise ShapeError(f"{name}: {what} {value!r} must be whole numbers of at least {default}")
     return found
 
 

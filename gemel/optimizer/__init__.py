@@ -8,8 +8,10 @@ values of that program.
 from __future__ import annotations
 
 import warnings
+from types import ModuleType
 from typing import Any, TypeVar
 
+from gemel.elsewhere import module_elsewhere
 from gemel.errors import unknown_name
 from gemel.optimizer.adam import AdaBelief, Adam, Adamax, AdamW, Nadam
 from gemel.optimizer.adaptive import FTML, AdaDelta, AdaGrad, Ftrl, RMSProp
@@ -78,3 +80,7 @@ def create(name: str | Optimizer, **settings: Any) -> Optimizer:
 
 Optimizer.register = staticmethod(register)  # type: ignore[attr-defined] # MXNet's other spellings
 Optimizer.create_optimizer = staticmethod(create)  # type: ignore[attr-defined]
+
+
+def __getattr__(name: str) -> ModuleType:
+    return module_elsewhere(__name__, name, __all__)

@@ -8,13 +8,17 @@ from typing import TYPE_CHECKING, Any
 from gemel import np
 from gemel.optimizer.base import Moved, Optimizer
 from gemel.optimizer.sgd import decayed
+from gemel.ranges import check_below_one, check_number
 
 if TYPE_CHECKING:
     from gemel.np import ndarray
 
 
 class Moments(Optimizer):
-    """Base class: running means of the gradient, with `beta1`, and of its square, with `beta2`."""
+    """Base class: running means of the gradient, with `beta1`, and of its square, with `beta2`.
+
+    Raises `ArgumentError` unless both are from 0 to below 1, and `epsilon` is not negative.
+    """
 
     def __init__(
         self,
@@ -25,6 +29,10 @@ class Moments(Optimizer):
         **settings: Any,
     ) -> None:
         super().__init__(learning_rate, **settings)
+        name = type(self).__name__
+        check_below_one(name, "beta1", beta1)
+        check_below_one(name, "beta2", beta2)
+        check_number(name, "epsilon", epsilon, 0)
         self.beta1 = beta1
         self.beta2 = beta2
         self.epsilon = epsilon

@@ -8,6 +8,7 @@ from gemel import np
 from gemel.optimizer.adam import Moments
 from gemel.optimizer.base import Moved, Optimizer, limited
 from gemel.optimizer.sgd import decayed
+from gemel.ranges import check_number
 
 if TYPE_CHECKING:
     from gemel.np import ndarray
@@ -29,6 +30,7 @@ class AdaGrad(Optimizer):
     ) -> None:
         super().__init__(learning_rate, **settings)
         self.float_stable_eps = eps if epsilon is None else epsilon
+        check_number(type(self).__name__, "eps", self.float_stable_eps, 0)
 
     def create_states(self, weight: ndarray) -> list[ndarray]:
         """The sum of the squared gradients."""
@@ -56,6 +58,8 @@ class AdaDelta(Optimizer):
         **settings: Any,
     ) -> None:
         super().__init__(learning_rate, **settings)
+        check_number(type(self).__name__, "rho", rho, 0, 1)
+        check_number(type(self).__name__, "epsilon", epsilon, 0)
         self.rho = rho
         self.epsilon = epsilon
 
@@ -96,6 +100,9 @@ class RMSProp(Optimizer):
         super().__init__(learning_rate, **settings)
         self.gamma1 = gamma1 if rho is None else rho
         self.gamma2 = gamma2 if momentum is None else momentum
+        check_number(type(self).__name__, "gamma1", self.gamma1, 0, 1)
+        check_number(type(self).__name__, "gamma2", self.gamma2)
+        check_number(type(self).__name__, "epsilon", epsilon, 0)
         self.epsilon = epsilon
         self.centered = centered
         self.clip_weights = clip_weights
@@ -134,6 +141,8 @@ class Ftrl(Optimizer):
         **settings: Any,
     ) -> None:
         super().__init__(learning_rate, **settings)
+        check_number(type(self).__name__, "lamda1", lamda1, 0)
+        check_number(type(self).__name__, "beta", beta, 0)
         self.lamda1 = lamda1
         self.beta = beta
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from math import inf, isfinite
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
@@ -70,7 +71,8 @@ class Optimizer:
             optional = value is None and name in ("learning_rate", "clip_gradient")
             if not (optional or isinstance(value, Real) or hasattr(value, "item")):
                 raise TypeError(f"{type(self).__name__}: {name} must be a number, not {value!r}")
-            _refuse_nan(type(self).__name__, name, value)
+            if name != "clip_gradient" or value != inf:
+                _refuse_infinite(type(self).__name__, name, value)
         if not (lr_scheduler is None or callable(lr_scheduler)):
             raise TypeError(f"{type(self).__name__}: lr_scheduler must be callable")
         if learning_rate is None and lr_scheduler is None:
@@ -116,7 +118,7 @@ class Optimizer:
                 "set_learning_rate: an lr_scheduler sets the learning rate; change the "
                 "scheduler instead"
             )
-        _refuse_nan("set_learning_rate", "lr", lr)
+        _refuse_infinite("set_learning_rate", "lr", lr)
         self.lr = lr
 
     def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
@@ -327,9 +329,9 @@ def limited(array: Any, limit: float | None) -> Any:
     return array if limit is None or limit <= 0 else np.clip(array, -limit, limit)
 
 
-def _refuse_nan(name: str, setting: str, value: Any) -> None:
-    """Raise `ArgumentError` for a setting that would make every parameter NaN."""
-    if isinstance(value, Real) and value != value:
+def _refuse_infinite(name: str, setting: str, value: Any) -> None:
+    """Raise `ArgumentError` for a setting that would make every parameter infinite or NaN."""
+    if isinstance(value, Real) and not isfinite(value):
         raise ArgumentError(f"{name}: {setting} is {value!r}, which would make all parameters NaN")
 
 

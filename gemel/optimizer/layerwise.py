@@ -8,6 +8,7 @@ from gemel import np
 from gemel.optimizer.adam import Moments
 from gemel.optimizer.base import Moved
 from gemel.optimizer.sgd import SGD, decayed
+from gemel.ranges import check_number
 
 
 def _norm(array: Any) -> Any:
@@ -45,6 +46,8 @@ class LARS(SGD):
         super().__init__(learning_rate, momentum, **settings)
         self.eta = eta
         self.eps = eps if epsilon is None else epsilon
+        check_number(type(self).__name__, "eta", eta, 0)
+        check_number(type(self).__name__, "eps", self.eps, 0)
         self.momentum_correction = momentum_correction
 
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import np
 from gemel.optimizer.base import Moved, Optimizer
+from gemel.ranges import check_number
 
 if TYPE_CHECKING:
     from gemel.np import ndarray
@@ -28,6 +29,7 @@ class SGD(Optimizer):
         **settings: Any,
     ) -> None:
         super().__init__(learning_rate, **settings)
+        check_number(type(self).__name__, "momentum", momentum)
         self.momentum = momentum
 
     def create_states(self, weight: ndarray) -> list[ndarray]:
@@ -94,6 +96,11 @@ class SGLD(Optimizer):
     NIPS 2013.
     """
 
+    def __init__(self, learning_rate: float | None = None, **settings: Any) -> None:
+        super().__init__(learning_rate, **settings)
+        if learning_rate is not None:
+            check_number("SGLD", "learning_rate", learning_rate, 0)
+
     def rates(self, index: Any) -> tuple[float, ...]:
         """The learning rate, and the noise's standard deviation."""
         rate = self._get_lr(index)
@@ -121,6 +128,7 @@ class DCASGD(Optimizer):
         **settings: Any,
     ) -> None:
         super().__init__(learning_rate, **settings)
+        check_number(type(self).__name__, "momentum", momentum)
         self.momentum = momentum
         self.lamda = lamda
 

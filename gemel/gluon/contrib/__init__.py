@@ -3,7 +3,7 @@
 from importlib import import_module
 from typing import Any
 
-from gemel.errors import unknown_attribute
+from gemel.elsewhere import module_elsewhere
 from gemel.gluon.contrib import nn, rnn
 
 __all__ = ["cnn", "data", "estimator", "nn", "rnn"]
@@ -12,6 +12,4 @@ __all__ = ["cnn", "data", "estimator", "nn", "rnn"]
 def __getattr__(name: str) -> Any:
     if name in ("data", "estimator"):
         return import_module(f"gemel.gluon.contrib.{name}")
-    if name == "cnn":
-        return import_module("gemel.gluon.nn")
-    raise unknown_attribute(__name__, name, __all__)
+    return module_elsewhere(__name__, name, __all__)

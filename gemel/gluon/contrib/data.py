@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from types import ModuleType
 
+from gemel.elsewhere import module_elsewhere
 from gemel.errors import ShapeError
 from gemel.gluon.data.sampler import Sampler
 
@@ -30,3 +32,7 @@ class IntervalSampler(Sampler):
 
 
 __all__ = ["IntervalSampler"]
+
+
+def __getattr__(name: str) -> ModuleType:
+    return module_elsewhere(__name__, name, __all__)

@@ -9,10 +9,12 @@ import copy
 import logging
 import sys
 import warnings
+from types import ModuleType
 from typing import Any
 
 from gemel import autograd, init
 from gemel.device import Device, cpu, gpu, num_gpus
+from gemel.elsewhere import module_elsewhere
 from gemel.gluon.contrib.event_handler import (
     BatchBegin,
     BatchEnd,
@@ -227,3 +229,7 @@ __all__ = [
     "TrainEnd",
     "ValidationHandler",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    return module_elsewhere(__name__, name, __all__)

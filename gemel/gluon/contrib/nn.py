@@ -1,7 +1,9 @@
 """Layers of `gluon.nn` under the name they have in MXNet 1."""
 
+from types import ModuleType
 from typing import Any
 
+from gemel.elsewhere import module_elsewhere
 from gemel.gluon.nn import (
     Concurrent,
     Embedding,
@@ -38,3 +40,7 @@ __all__ = [
     "SparseEmbedding",
     "SyncBatchNorm",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    return module_elsewhere(__name__, name, __all__)

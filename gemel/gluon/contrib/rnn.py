@@ -1,5 +1,8 @@
 """Cells of `gluon.rnn` under the name they have in MXNet 1."""
 
+from types import ModuleType
+
+from gemel.elsewhere import module_elsewhere
 from gemel.gluon.rnn import (
     Conv1DGRUCell,
     Conv1DLSTMCell,
@@ -27,3 +30,7 @@ __all__ = [
     "LSTMPCell",
     "VariationalDropoutCell",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    return module_elsewhere(__name__, name, __all__)

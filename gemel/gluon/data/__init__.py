@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import unknown_attribute
+from gemel.elsewhere import module_elsewhere
 from gemel.gluon.data.batchify import default_batchify_fn
 from gemel.gluon.data.dataset import ArrayDataset, Dataset, RecordFileDataset, SimpleDataset
 from gemel.gluon.data.loader import DataLoader
@@ -48,4 +48,4 @@ def __getattr__(name: str) -> Any:
         return import_module("gemel.gluon.data.vision")
     if name == "WorkerError":
         return globals().setdefault(name, import_module("gemel.gluon.data.crew").WorkerError)
-    raise unknown_attribute(__name__, name, __all__)
+    return module_elsewhere(__name__, name, __all__)

@@ -6,7 +6,8 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
-from gemel.errors import ParameterFileError, unknown_name
+from gemel.errors import ArgumentError, ParameterFileError, unknown_name
+from gemel.ranges import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -33,7 +34,7 @@ class SequentialSampler(Sampler):
     """The indices start, start + 1, ...: `length` of them."""
 
     def __init__(self, length: int, start: int = 0) -> None:
-        self._length = length
+        self._length = counted(type(self).__name__, "length", length, 0)
         self._start = start
 
     def __iter__(self) -> Iterator[int]:
@@ -48,7 +49,7 @@ class RandomSampler(Sampler):
     `np.random.seed`."""
 
     def __init__(self, length: int) -> None:
-        self._length = length
+        self._length = counted(type(self).__name__, "length", length, 0)
 
     def __iter__(self) -> Iterator[int]:
         return iter(np.random.permutation(self._length).tolist())
@@ -62,8 +63,10 @@ class IntervalSampler(Sampler):
     on."""
 
     def __init__(self, length: int, interval: int, rollover: bool = True) -> None:
-        if not 0 < interval <= length:
-            raise ValueError(
+        length = counted("IntervalSampler", "length", length)
+        interval = counted("IntervalSampler", "interval", interval)
+        if interval > length:
+            raise ArgumentError(
                 f"IntervalSampler: the interval {interval} must lie between 1 and the length, "
                 f"{length}"
             )
@@ -169,6 +172,7 @@ class WorkerBatchSampler(Sampler):
                 f"WorkerBatchSampler: worker {rank} of {num_workers}, batches of {batch_size}; "
                 "the counts must be 1 or more, and the rank below the number of workers"
             )
+        length = counted("WorkerBatchSampler", "length", length, 0)
         rest = length % batch_size if last_batch == "keep" else 0
         least = min(size for size in (batch_size, rest) if size)
         if least < num_workers:

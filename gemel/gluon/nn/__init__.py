@@ -5,7 +5,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import unknown_attribute
+from gemel.elsewhere import module_elsewhere
 from gemel.gluon.block import Block
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import (
@@ -134,7 +134,7 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     if name not in __all__:
-        raise unknown_attribute(__name__, name, __all__)
+        return module_elsewhere(__name__, name, __all__)
     if name == "SymbolBlock":
         return globals().setdefault(name, import_module("gemel.gluon.symbol_block").SymbolBlock)
     for module in LATE:

@@ -10,7 +10,7 @@ from gemel.errors import ArgumentError, AxisError, ShapeError, suggestion
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
-from gemel.gluon.nn.counts import check_probability, counted
+from gemel.ranges import check_number, check_probability, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -170,6 +170,9 @@ class BatchNorm(HybridBlock):
         in_channels: int = 0,
         **settings: Any,
     ) -> None:
+        name = type(self).__name__
+        check_number(name, "momentum", momentum, 0, 1)
+        check_number(name, "epsilon", epsilon, 0)
         super().__init__(**settings)
         self._axis = axis
         self._kwargs: dict[str, Any] = {

@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from gemel import npx
-from gemel.errors import ShapeError
+from gemel.errors import ArgumentError, ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
-from gemel.gluon.nn.counts import check_groups, counted
 from gemel.ops.convolution import per_axis
 from gemel.ops.layouts import LAYOUTS, is_channels_last
+from gemel.ranges import counted
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter
@@ -21,10 +21,18 @@ if TYPE_CHECKING:
 SPACE = ("depth", "height", "width")
 
 
+def check_groups(name: str, counts: dict[str, int], groups: int) -> None:
+    """Raises `ArgumentError` unless `groups` divides each of the counts."""
+    for what, count in counts.items():
+        if count % groups:
+            raise ArgumentError(f"{name}: {what}={count} is not divisible by groups={groups}")
+
+
 class _Convolution(HybridBlock):
     """What convolutions share: weight, bias, and how the kernel moves.
 
-    Raises `ArgumentError` unless the channels are whole numbers that `groups` divides.
+    Raises `ArgumentError` unless the channels are whole numbers that `groups` divides, and
+    `ShapeError` for kernels, strides or dilations below 1 and padding below 0.
     """
 
     _axes: ClassVar[int]

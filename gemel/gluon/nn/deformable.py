@@ -9,7 +9,9 @@ from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.activations import Activation
+from gemel.gluon.nn.convolution import check_groups
 from gemel.ops.convolution import per_axis
+from gemel.ranges import counted
 from gemel.spec import product
 
 if TYPE_CHECKING:
@@ -53,7 +55,10 @@ class DeformableConvolution(HybridBlock):
         name = type(self).__name__
         if layout != "NCHW":
             raise ShapeError(f"{name}: layout {layout!r} must be 'NCHW'; transpose the images")
-        self._channels, self._groups, self._shifts = channels, groups, num_deformable_group
+        self._channels = channels = counted(name, "channels", channels)
+        self._groups = groups = counted(name, "groups", groups)
+        self._shifts = counted(name, "num_deformable_group", num_deformable_group)
+        check_groups(name, {"channels": channels, "in_channels": max(in_channels, 0)}, groups)
         self._moves: dict[str, Any] = {
             "kernel": per_axis(name, "kernel_size", kernel_size, 2, 1),
             "stride": per_axis(name, "strides", strides, 2, 1),

@@ -8,6 +8,7 @@ from gemel import np, npx
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.basic import elements_along, size_along, vector
+from gemel.ranges import check_number, counted
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter
@@ -27,6 +28,7 @@ class _Norm(HybridBlock):
         in_channels: int,
         **settings: Any,
     ) -> None:
+        check_number(type(self).__name__, "epsilon", epsilon, 0)
         super().__init__(**settings)
         self._axis = axis
         self._epsilon = epsilon
@@ -94,7 +96,7 @@ class GroupNorm(_Norm):
     ) -> None:
         started = beta_initializer, gamma_initializer
         super().__init__(1, epsilon, center, scale, *started, in_channels, **settings)
-        self._num_groups = num_groups
+        self._num_groups = counted(type(self).__name__, "num_groups", num_groups)
 
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`."""
@@ -143,7 +145,8 @@ class InstanceNorm(_Norm):
 class Embedding(HybridBlock):
     """Looks up a row of `weight` (input_dim, output_dim) for each index in the input.
 
-    Gradients are dense, whatever `sparse_grad` says.
+    Gradients are dense, whatever `sparse_grad` says. Raises `ArgumentError` unless both sizes are
+    whole numbers from 1.
     """
 
     def __init__(
@@ -156,7 +159,9 @@ class Embedding(HybridBlock):
         **settings: Any,
     ) -> None:
         super().__init__(**settings)
-        self._shape = (input_dim, output_dim)
+        name = type(self).__name__
+        rows = counted(name, "input_dim", input_dim)
+        self._shape = rows, counted(name, "output_dim", output_dim)
         self.weight: Parameter = self.params.get(
             "weight", shape=self._shape, dtype=dtype, init=weight_initializer
         )

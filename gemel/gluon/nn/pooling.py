@@ -69,10 +69,10 @@ class _Pooling(_AnyPooling):
         name = type(self).__name__
         if isinstance(layout, bool):  # MXNet's classes have these two in different orders
             layout, ceil_mode = ceil_mode or None, layout
-        kernel = per_axis(name, "pool_size", pool_size, self._axes, 1)
+        strides = pool_size if strides is None else strides
         how: dict[str, Any] = {
-            "kernel": kernel,
-            "stride": per_axis(name, "strides", strides, self._axes, 1) if strides else kernel,
+            "kernel": per_axis(name, "pool_size", pool_size, self._axes, 1),
+            "stride": per_axis(name, "strides", strides, self._axes, 1),
             "pad": per_axis(name, "padding", padding, self._axes, 0),
         }
         if self._kind == "avg":

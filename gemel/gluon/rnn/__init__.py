@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
+from gemel.elsewhere import module_elsewhere
 from gemel.gluon.rnn.cells import (
     GRUCell,
     HybridRecurrentCell,
@@ -61,3 +64,7 @@ __all__ = [
     "VariationalDropoutCell",
     "ZoneoutCell",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    return module_elsewhere(__name__, name, __all__)

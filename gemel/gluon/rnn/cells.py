@@ -10,8 +10,8 @@ from gemel.errors import ShapeError, unknown_name
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock, holds_symbols, symbol_block
 from gemel.gluon.nn.activations import activation_named
-from gemel.gluon.nn.counts import counted
 from gemel.ir.current import current_trace
+from gemel.ranges import counted
 from gemel.tracing.manners import are_nd, as_nd
 
 if TYPE_CHECKING:

@@ -9,9 +9,9 @@ from gemel import autograd, np, npx
 from gemel.errors import PythonGivenError
 from gemel.gluon.block import BlockError, Tensor
 from gemel.gluon.nn.containers import _Children
-from gemel.gluon.nn.counts import check_probability
 from gemel.gluon.rnn.cells import HybridRecurrentCell, RecurrentCell, as_list, merged, takes_symbols
 from gemel.ir.current import current_trace
+from gemel.ranges import check_probability
 
 
 class _Stack(_Children, RecurrentCell):

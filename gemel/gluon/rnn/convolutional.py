@@ -8,10 +8,10 @@ from gemel import npx
 from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.nn.activations import activation_named
-from gemel.gluon.nn.counts import counted
 from gemel.gluon.rnn.cells import GRUCell, HybridRecurrentCell, LSTMCell, RNNCell, _GatedCell
 from gemel.ops.convolution import per_axis
 from gemel.ops.layouts import LAYOUTS, is_channels_last
+from gemel.ranges import counted
 
 
 class _Convolutional(_GatedCell):

@@ -8,11 +8,11 @@ from gemel import np, npx
 from gemel.errors import ShapeError, unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
-from gemel.gluon.nn.counts import check_probability, counted
 from gemel.gluon.parameter import ParameterDict
 from gemel.gluon.rnn.cells import GRUCell, LSTMCell, LSTMPCell, RNNCell
 from gemel.gluon.rnn.combined import BidirectionalCell, DropoutCell, HybridSequentialRNNCell
 from gemel.ops.recurrent import GATES
+from gemel.ranges import check_probability, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable

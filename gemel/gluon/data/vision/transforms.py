@@ -11,7 +11,8 @@ from itertools import groupby
 from typing import Any
 
 from gemel import image, np, npx
-from gemel.errors import ShapeError
+from gemel.dtype import as_dtype
+from gemel.errors import ArgumentError, ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.data.dataset import takes_batches
 from gemel.gluon.hybrid import HybridBlock
@@ -20,7 +21,8 @@ from gemel.image.pictures import drawn
 from gemel.lists import as_list
 from gemel.ops.images import GREY
 from gemel.ops.random import has_own_stream
-from gemel.spec import plain
+from gemel.ranges import check_ends, check_number, counted, is_finite
+from gemel.spec import is_several, plain
 
 #: Whether all transforms of a sequence treat a batch like single images.
 ALL_TAKE_BATCHES = property(lambda self: all(takes_batches(child) for child in self))
@@ -66,6 +68,14 @@ class Transform(_PassesOn):
     """A transform of images, which treats a batch like single images."""
 
     takes_batches = True
+    #: What it was made with, by name.
+    _settings: dict[str, Any] = {}  # noqa: RUF012 -- replaced, never changed
+
+    def __repr__(self) -> str:
+        if self._children:
+            return super().__repr__()
+        shown = ", ".join(f"{name}={value!r}" for name, value in self._settings.items())
+        return f"{type(self).__name__}({shown})"
 
 
 class Cast(Transform):
@@ -73,11 +83,12 @@ class Cast(Transform):
 
     def __init__(self, dtype: Any = "float32") -> None:
         super().__init__()
-        self._dtype = dtype
+        as_dtype(dtype)  # raises an error if it is none
+        self._settings = {"dtype": dtype}
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
-        return x.astype(self._dtype)
+        return x.astype(self._settings["dtype"])
 
 
 class ToTensor(Transform):
@@ -93,12 +104,13 @@ class Normalize(Transform):
 
     def __init__(self, mean: Any = 0.0, std: Any = 1.0) -> None:
         super().__init__()
-        self._mean = mean
-        self._std = std
+        if not np.all(np.array(std) > 0):
+            raise ArgumentError(f"Normalize: std is {std!r}; every number must be above 0")
+        self._settings = {"mean": mean, "std": std}
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
-        return npx.image.normalize(x, self._mean, self._std)
+        return npx.image.normalize(x, **self._settings)
 
 
 class Rotate(Transform):
@@ -108,11 +120,16 @@ class Rotate(Transform):
         self, rotation_degrees: float, zoom_in: bool = False, zoom_out: bool = False
     ) -> None:
         super().__init__()
-        self._arguments = rotation_degrees, zoom_in, zoom_out
+        check_number("Rotate", "rotation_degrees", rotation_degrees)
+        self._settings = {
+            "rotation_degrees": rotation_degrees,
+            "zoom_in": zoom_in,
+            "zoom_out": zoom_out,
+        }
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
-        return npx.image.rotate(x, *self._arguments)
+        return npx.image.rotate(x, *self._settings.values())
 
 
 class RandomRotation(Transform):
@@ -127,32 +144,36 @@ class RandomRotation(Transform):
     ) -> None:
         super().__init__()
         low, high = angle_limits
-        if low >= high or not 0 <= rotate_with_proba <= 1:
-            raise ValueError(
-                f"RandomRotation: the limits {angle_limits} must be increasing, and the "
-                f"probability {rotate_with_proba} must be between 0 and 1"
-            )
-        self._limits = float(low), float(high)
-        self._zoom = zoom_in, zoom_out
-        self._p = rotate_with_proba
+        check_number("RandomRotation", "rotate_with_proba", rotate_with_proba, 0, 1)
+        if not (is_finite(low) and is_finite(high) and low < high):
+            raise ArgumentError(f"RandomRotation: the limits {angle_limits} must be increasing")
+        self._settings = {
+            "angle_limits": (float(low), float(high)),
+            "zoom_in": zoom_in,
+            "zoom_out": zoom_out,
+            "rotate_with_proba": rotate_with_proba,
+        }
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
+        (low, high), *zoom, chance = self._settings.values()
         single = len(x.shape) == 3
         batch = np.expand_dims(x, 0) if single else x
         count = (batch.shape[0],)
-        angles = np.random.uniform(*self._limits, size=count)
-        found = npx.image.rotate(batch, angles, *self._zoom)
-        if self._p < 1:
-            chosen = np.random.uniform(size=count) < self._p
+        angles = np.random.uniform(low, high, size=count)
+        found = npx.image.rotate(batch, angles, *zoom)
+        if chance < 1:
+            chosen = np.random.uniform(size=count) < chance
             found = np.where(chosen.reshape(-1, 1, 1, 1), found, batch)
         return found[0] if single else found
 
 
-def _pair(size: Any) -> tuple[int, int]:
-    """A size (width, height), given as a pair or as one number."""
-    size = plain(size)
-    return (size, size) if isinstance(size, int) else (int(size[0]), int(size[1]))
+def _pair(name: str, size: Any) -> tuple[int, int]:
+    """A size (width, height), given as a pair or as one number. Raises `ArgumentError`."""
+    pair = plain(size) if is_several(size) else (plain(size),) * 2
+    if len(pair) != 2:
+        raise ArgumentError(f"{name}: size is {size!r}; it must be one number, or (width, height)")
+    return counted(name, "the width", pair[0]), counted(name, "the height", pair[1])
 
 
 class Resize(Transform):
@@ -160,11 +181,12 @@ class Resize(Transform):
 
     def __init__(self, size: Any, keep_ratio: bool = False, interpolation: int = 1) -> None:
         super().__init__()
-        self._arguments = size, keep_ratio, interpolation
+        _pair("Resize", size)
+        self._settings = {"size": size, "keep_ratio": keep_ratio, "interpolation": interpolation}
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
-        return npx.image.resize(x, *self._arguments)
+        return npx.image.resize(x, *self._settings.values())
 
 
 class CenterCrop(Transform):
@@ -172,11 +194,11 @@ class CenterCrop(Transform):
 
     def __init__(self, size: Any, interpolation: int = 1) -> None:
         super().__init__()
-        self._arguments = _pair(size), interpolation
+        self._settings = {"size": _pair("CenterCrop", size), "interpolation": interpolation}
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
-        return image.center_crop(x, *self._arguments)[0]
+        return image.center_crop(x, *self._settings.values())[0]
 
 
 class CropResize(Transform):
@@ -186,12 +208,19 @@ class CropResize(Transform):
         self, x: int, y: int, width: int, height: int, size: Any = None, interpolation: Any = None
     ) -> None:
         super().__init__()
-        size = None if size is None else _pair(size)
-        self._arguments = x, y, width, height, size, 1 if interpolation is None else interpolation
+        name = "CropResize"
+        self._settings = {
+            "x": counted(name, "x", x, 0),
+            "y": counted(name, "y", y, 0),
+            "width": counted(name, "width", width),
+            "height": counted(name, "height", height),
+            "size": None if size is None else _pair(name, size),
+            "interpolation": 1 if interpolation is None else interpolation,
+        }
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
-        return image.fixed_crop(x, *self._arguments)
+        return image.fixed_crop(x, *self._settings.values())
 
 
 class RandomCrop(Transform):
@@ -204,18 +233,27 @@ class RandomCrop(Transform):
         self, size: Any, pad: Any = None, pad_value: float = 0, interpolation: int = 1
     ) -> None:
         super().__init__()
-        self._size = _pair(size)
+        self._size = _pair("RandomCrop", size)
         pad = plain(pad)
         self._pad = ((pad, pad), (pad, pad), (0, 0)) if isinstance(pad, int) else pad
-        self._pad_value = pad_value
-        self._interpolation = interpolation
+        for each in self._pad or ():
+            for lines in each:
+                counted("RandomCrop", "pad", lines, 0)
+        self._settings = {
+            "size": self._size,
+            "pad": pad,
+            "pad_value": pad_value,
+            "interpolation": interpolation,
+        }
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
         if self._pad:
             around = ((0, 0),) * (len(x.shape) - 3) + tuple(map(tuple, self._pad))
-            x = np.pad(x, around, mode="constant", constant_values=self._pad_value)
-        return npx.image.random_crop(x, (0, 1), (0, 1), *self._size, interp=self._interpolation)
+            value = self._settings["pad_value"]
+            x = np.pad(x, around, mode="constant", constant_values=value)
+        kind = self._settings["interpolation"]
+        return npx.image.random_crop(x, (0, 1), (0, 1), *self._size, interp=kind)
 
 
 class RandomResizedCrop(Transform):
@@ -231,31 +269,41 @@ class RandomResizedCrop(Transform):
     ) -> None:
         super().__init__()
         scale = (scale, 1.0) if isinstance(scale, (int, float)) else scale
-        self._arguments = *_pair(size), scale, ratio, interpolation
+        check_ends("RandomResizedCrop", "scale", scale, 1)
+        check_ends("RandomResizedCrop", "ratio", ratio)
+        self._settings = {
+            "size": _pair("RandomResizedCrop", size),
+            "scale": scale,
+            "ratio": ratio,
+            "interpolation": interpolation,
+        }
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
-        return npx.image.random_resized_crop(x, *self._arguments)
+        size, *how = self._settings.values()
+        return npx.image.random_resized_crop(x, *size, *how)
 
 
-class RandomFlipLeftRight(Transform):
-    """Flips left to right with probability p."""
+class _ByChance(Transform):
+    """A transform with a probability p. Raises `ArgumentError` unless it is from 0 to 1."""
 
     def __init__(self, p: float = 0.5) -> None:
         super().__init__()
+        check_number(type(self).__name__, "p", p, 0, 1)
         self._p = p
+        self._settings = {"p": p}
+
+
+class RandomFlipLeftRight(_ByChance):
+    """Flips left to right with probability p."""
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
         return npx.image.random_flip_left_right(x, self._p)
 
 
-class RandomFlipTopBottom(Transform):
+class RandomFlipTopBottom(_ByChance):
     """Flips top to bottom with probability p."""
-
-    def __init__(self, p: float = 0.5) -> None:
-        super().__init__()
-        self._p = p
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
@@ -270,11 +318,19 @@ class RandomColorJitter(Transform):
         self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0
     ) -> None:
         super().__init__()
-        self._arguments = brightness, contrast, saturation, hue
+        given = {
+            "brightness": brightness,
+            "contrast": contrast,
+            "saturation": saturation,
+            "hue": hue,
+        }
+        for name, value in given.items():
+            check_number(type(self).__name__, name, value, 0)
+        self._settings = {name: value for name, value in given.items() if value}
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
-        return npx.image.random_color_jitter(x, *self._arguments)
+        return npx.image.random_color_jitter(x, **self._settings)
 
 
 class RandomBrightness(RandomColorJitter):
@@ -311,11 +367,12 @@ class RandomLighting(Transform):
 
     def __init__(self, alpha: float) -> None:
         super().__init__()
-        self._alpha = alpha
+        check_number("RandomLighting", "alpha", alpha, 0)
+        self._settings = {"alpha": alpha}
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
-        return npx.image.random_lighting(x, self._alpha)
+        return npx.image.random_lighting(x, self._settings["alpha"])
 
 
 def _chosen(x: Tensor, p: float, changed: Tensor) -> Tensor:
@@ -323,12 +380,8 @@ def _chosen(x: Tensor, p: float, changed: Tensor) -> Tensor:
     return np.where(np.random.uniform(size=(*x.shape[:-3], 1, 1, 1)) < p, changed, x)
 
 
-class RandomGray(Transform):
+class RandomGray(_ByChance):
     """Converts to grey, still with three channels, with probability p."""
-
-    def __init__(self, p: float = 0.5) -> None:
-        super().__init__()
-        self._p = p
 
     def forward(self, x: Tensor) -> Tensor:
         """The transformed pictures."""
@@ -348,6 +401,7 @@ class RandomApply(Sequential):
 
     def __init__(self, transforms: Any, p: float = 0.5) -> None:
         super().__init__(*as_list(transforms))
+        check_number("RandomApply", "p", p, 0, 1)
         self._p = p
 
     def forward(self, x: Tensor, *others: Tensor) -> Any:
@@ -357,13 +411,12 @@ class RandomApply(Sequential):
         return (x, *others) if others else x
 
 
-class HybridRandomApply(Transform):
+class HybridRandomApply(_ByChance):
     """Applies all of its hybrid transforms, which must keep shape and dtype, with probability p."""
 
     def __init__(self, transforms: Any, p: float = 0.5) -> None:
-        super().__init__()
+        super().__init__(p)
         self.transforms = HybridCompose(as_list(transforms))
-        self._p = p
 
     @property
     def takes_batches(self) -> bool:  # type: ignore[override]

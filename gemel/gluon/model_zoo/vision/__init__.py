@@ -9,8 +9,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from functools import partial
+from types import ModuleType
 from typing import Any
 
+from gemel.elsewhere import module_elsewhere
 from gemel.errors import unknown_name
 from gemel.gluon.model_zoo.vision.densenet import DENSENETS, DenseNet
 from gemel.gluon.model_zoo.vision.inception import Inception3
@@ -197,3 +199,7 @@ __all__ = [
     "vgg19",
     "vgg19_bn",
 ]
+
+
+def __getattr__(name: str) -> ModuleType:
+    return module_elsewhere(__name__, name, __all__)

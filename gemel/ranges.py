@@ -1,0 +1,74 @@
+"""Checks of settings that are numbers: counts, probabilities, numbers in a range."""
+
+from __future__ import annotations
+
+import operator
+from math import inf, isfinite
+from numbers import Real
+from typing import Any
+
+from gemel.errors import ArgumentError
+
+
+def counted(name: str, what: str, value: Any, least: int = 1) -> int:
+    """Check a setting that is a count. Raises `ArgumentError` unless it is at least `least`.
+
+    >>> counted("Dense", "units", 8)
+    8
+    """
+    if not hasattr(value, "__index__") or operator.index(value) < least:
+        raise ArgumentError(
+            f"{name}: {what} must be a whole number of at least {least}, not {value!r}"
+        )
+    return operator.index(value)
+
+
+def check_number(name: str, what: str, value: Any, least: float = -inf, most: float = inf) -> None:
+    """Raises `ArgumentError` unless `value` is a finite number from `least` to `most`.
+
+    >>> check_number("RandomGray", "p", 0.5, 0, 1)
+    """
+    if is_finite(value) and least <= float(value) <= most:
+        return
+    rule = "a finite number"
+    if least > -inf:
+        rule += f" of at least {least:g}" if most == inf else f" from {least:g} to {most:g}"
+    raise ArgumentError(f"{name}: {what} is {value!r}; it must be {rule}")
+
+
+def check_below_one(name: str, what: str, value: Any, kind: str = "number") -> None:
+    """Raises `ArgumentError` unless `value` is from 0 to below 1."""
+    if not (is_finite(value) and 0 <= float(value) < 1):
+        raise ArgumentError(f"{name}: {what} is {value!r}; it must be a {kind} from 0 to below 1")
+
+
+def check_probability(name: str, what: str, value: Any) -> None:
+    """Raises `ArgumentError` unless `value`, the share that a layer drops, is from 0 to below 1."""
+    check_below_one(name, what, value, "probability")
+
+
+def check_ends(name: str, what: str, ends: Any, most: float = inf) -> None:
+    """Raises `ArgumentError` unless `ends` are two positive numbers up to `most`, the smaller
+    first."""
+    pair = tuple(ends) if hasattr(ends, "__iter__") else ()
+    if not (len(pair) == 2 and all(map(is_finite, pair)) and 0 < pair[0] <= pair[1] <= most):
+        limit = "" if most == inf else f" and at most {most:g}"
+        raise ArgumentError(
+            f"{name}: {what} is {ends!r}; it must be two numbers above 0{limit}, the smaller first"
+        )
+
+
+def is_finite(value: Any) -> bool:
+    """Whether this is a finite number, or an array of one."""
+    number = isinstance(value, Real) or (hasattr(value, "item") and value.size == 1)
+    return number and isfinite(float(value))
+
+
+__all__ = [
+    "check_below_one",
+    "check_ends",
+    "check_number",
+    "check_probability",
+    "counted",
+    "is_finite",
+]
