@@ -9,18 +9,13 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from numbers import Real
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from gemel.errors import TopologyError, unknown_name
+from gemel.ranges import is_finite
 
 #: The kinds of nodes. Switches and hosts forward messages to other nodes, GPUs do not.
 KINDS = ("gpu", "host", "switch")
-
-
-def is_finite(value: Any) -> bool:
-    """Whether this is a finite number, and not a text, NaN or infinity."""
-    return isinstance(value, Real) and math.isfinite(value)
 
 
 class Node(NamedTuple):

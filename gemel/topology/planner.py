@@ -8,7 +8,8 @@ from typing import NamedTuple
 import numpy
 
 from gemel.errors import TopologyError
-from gemel.links import Topology, is_finite
+from gemel.links import Topology
+from gemel.ranges import is_finite
 from gemel.topology.estimate import Estimate
 from gemel.topology.explaining import SIZES, explain, table
 from gemel.topology.routes import Routes

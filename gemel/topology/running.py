@@ -20,7 +20,8 @@ import numpy
 from numpy.typing import NDArray
 
 from gemel.errors import TopologyError
-from gemel.links import Topology, is_finite
+from gemel.links import Topology
+from gemel.ranges import is_finite
 from gemel.topology.execution import filled
 from gemel.topology.routes import Paths, Routes
 from gemel.topology.schedule import Progress, Schedule
