@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import namedtuple
 from importlib import import_module
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemel import ndarray as nd
@@ -12,20 +11,17 @@ from gemel import np
 from gemel.elsewhere import module_elsewhere
 from gemel.errors import (
     ArgumentError,
-    DataFileError,
     GemelError,
-    MissingFileError,
     ShapeError,
     unknown_name,
 )
-from gemel.ir.op import numpy
 from gemel.lists import as_list
-from gemel.spec import product
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from gemel.image.iterators import ImageRecordIter, MNISTIter
+    from gemel.tables import CSVIter, LibSVMIter, read_csv, read_libsvm
 
 LAST_BATCH = ("pad", "discard", "roll_over")
 
@@ -352,89 +348,22 @@ class NDArrayIter(Batches):
         return DataBatch(data, label, pad, index, None, self.provide_data, self.provide_label)
 
 
-def read_csv(path: Any, dtype: Any = "float32") -> Any:
-    """A NumPy array (rows, columns) of the numbers in a comma-separated text.
-
-    Raises `MissingFileError`, and `DataFileError`, with the offset, for an invalid number or a row
-    with another length.
-    """
-    path = Path(path).expanduser()
-    if not path.exists():
-        raise MissingFileError(f"{path} does not exist")
-    try:
-        return numpy().loadtxt(path, dtype, delimiter=",", ndmin=2, comments=None)
-    except ValueError as error:
-        raise DataFileError(f"{path}: {_place(path.read_bytes())}: {error}") from None
-
-
-def _place(text: bytes) -> str:
-    """The position of the first row with an invalid number or another length."""
-    offset, number, columns = 0, 0, None
-    for line in text.splitlines(keepends=True):
-        fields = line.split(b",")
-        try:
-            if line.strip():
-                _ = [float(field) for field in fields]
-                columns = columns or len(fields)
-                if len(fields) != columns:
-                    break
-        except ValueError:
-            break
-        offset, number = offset + len(line), number + 1
-    return f"row {number} at byte {offset}"
-
-
-class CSVIter(NDArrayIter):
-    """Batches of the rows of a CSV file, each as an array of `data_shape`; with those of another
-    file as labels, or zeros. Each row is one array: `DataFileError` if it has another number of
-    columns than `data_shape`, or `label_shape`, takes.
-
-    The last batch is padded from the beginning, whatever `round_batch` is; its `pad` is the number
-    of padding rows.
-    """
-
-    def __init__(
-        self,
-        data_csv: Any,
-        data_shape: tuple[int, ...],
-        label_csv: Any = None,
-        label_shape: tuple[int, ...] = (1,),
-        batch_size: int = 1,
-        round_batch: bool = True,
-        dtype: Any = "float32",
-        data_name: str = "data",
-        label_name: str = "label",
-    ) -> None:
-        data = _shaped(data_csv, "data_shape", data_shape, dtype)
-        if label_csv in (None, "NULL"):
-            label = numpy().zeros((len(data),), dtype)
-        else:
-            label = _shaped(label_csv, "label_shape", label_shape, dtype)
-            label = label[:, 0] if tuple(label_shape) == (1,) else label
-        if len(label) != len(data):
-            raise DataFileError(
-                f"{data_csv} has {len(data)} rows, but {label_csv} has {len(label)} labels"
-            )
-        first, second = (nd.array(each, dtype=dtype) for each in (data, label))
-        super().__init__(first, second, batch_size, False, "pad", data_name, label_name)
-
-
-def _shaped(path: Any, name: str, shape: tuple[int, ...], dtype: Any) -> Any:
-    """The rows of a file, each as an array of the shape that the argument `name` gives."""
-    rows = read_csv(path, dtype)
-    if len(rows) and rows.shape[1] != product(shape):
-        raise DataFileError(
-            f"{path}: each row has {rows.shape[1]} columns, but {name}={shape} takes "
-            f"{product(shape)}"
-        )
-    return rows.reshape(len(rows), *shape)
+#: The modules of names that are imported when they are first used: they import this one.
+_LATE = {
+    "CSVIter": "tables",
+    "ImageRecordIter": "image.iterators",
+    "LibSVMIter": "tables",
+    "MNISTIter": "image.iterators",
+    "read_csv": "tables",
+    "read_libsvm": "tables",
+}
 
 
 def __getattr__(name: str) -> Any:
-    if name not in ("ImageRecordIter", "MNISTIter"):
+    if name not in _LATE:
         return module_elsewhere(__name__, name, __all__)
-    # They decode images, and their module imports this one.
-    return globals().setdefault(name, getattr(import_module("gemel.image.iterators"), name))
+    found = getattr(import_module(f"gemel.{_LATE[name]}"), name)
+    return globals().setdefault(name, found)
 
 
 __all__ = [
@@ -444,9 +373,11 @@ __all__ = [
     "DataDesc",
     "DataIter",
     "ImageRecordIter",
+    "LibSVMIter",
     "MNISTIter",
     "NDArrayIter",
     "PrefetchingIter",
     "ResizeIter",
     "read_csv",
+    "read_libsvm",
 ]

@@ -93,6 +93,39 @@ def test_csv(tmp_path: Path) -> None:
         io.CSVIter(tmp_path / "c.csv", (2,))
 
 
+def test_libsvm(tmp_path: Path) -> None:
+    data, labels = tmp_path / "a.t", tmp_path / "b.t"
+    data.write_text("1.0 0:0.5 2:1.25 # a comment\n-2.0\n\n-3.0 1:2.5\n4 2:-1.25\n")
+    labels.write_text("1\n-2 0:0.125\n-3 2:1.5\n4 1:1 2:-1.5\n")
+    batches = io.LibSVMIter(data_libsvm=data, data_shape=(3,), batch_size=3)
+    assert [(b.data[0].tolist(), b.label[0].tolist(), b.pad) for b in batches] == [
+        ([[0.5, 0, 1.25], [0, 0, 0], [0, 2.5, 0]], [1, -2, -3], 0),
+        ([[0, 0, -1.25], [0.5, 0, 1.25], [0, 0, 0]], [4, 1, -2], 2),
+    ]
+    assert batches.provide_data[0].shape == (3, 3)
+    assert batches.provide_label[0].name == "softmax_label"
+    of_rows = io.LibSVMIter(data, 3, labels, (3,), batch_size=4, dtype="float64")
+    assert next(of_rows).label[0].tolist() == [[0, 0, 0], [0.125, 0, 0], [0, 0, 1.5], [0, 1, -1.5]]
+    parts = [io.LibSVMIter(data, 3, num_parts=3, part_index=n) for n in range(3)]
+    assert [[b.label[0].item() for b in part] for part in parts] == [[1], [-2], [-3, 4]]
+    for text, message in (
+        ("1 0:1\n2 0:x\n", r"a\.t: row 1 at byte 6: "),
+        ("1 0:1\n2 5\n", r"a\.t: row 1 at byte 6: "),
+        ("1 0:1\n2 3:1\n", r"a\.t: row 1 has column 3, but there are 3"),
+        ("1 -1:1\n", r"a\.t: row 0 has column -1"),
+        ("1 0:1\n", r"has 1 rows, but .*b\.t has 4 labels"),
+    ):
+        data.write_text(text)
+        with pytest.raises(DataFileError, match=message):
+            io.LibSVMIter(data, (3,), labels, (3,))
+    with pytest.raises(ShapeError, match=r"data_shape=\(3, 1\) must have one axis"):
+        io.LibSVMIter(data, (3, 1))
+    with pytest.raises(ArgumentError, match="no part 2 of 2"):
+        io.LibSVMIter(data, 3, num_parts=2, part_index=2)
+    with pytest.raises(MissingFileError, match=r"c\.t does not exist"):
+        io.LibSVMIter(tmp_path / "c.t", 3)
+
+
 # --- pictures -------------------------------------------------------------------------------
 
 

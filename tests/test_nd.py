@@ -10,7 +10,8 @@ import numpy
 import pytest
 
 import gemel
-from gemel import autograd, nd, np
+from gemel import autograd, image, nd, np
+from gemel.errors import ArgumentError, ShapeError
 from gemel.gluon import nn
 
 X = numpy.array([[1.0, -2.0, 3.0], [4.0, 5.0, -6.0]], "float32")
@@ -128,3 +129,32 @@ def test_unknown_methods() -> None:
     with pytest.raises(TypeError, match="axs"):
         nd.ones(2).norm(axs=1)
     assert gemel.nd.NDArray.__name__ == "NDArray"
+
+
+def test_onehot_encode() -> None:
+    out = nd.ones((3, 4), dtype="int32")
+    assert nd.onehot_encode(nd.array([0, 2, 3]), out) is out
+    assert out.tolist() == [[1, 0, 0, 0], [0, 0, 1, 0], [0, 0, 0, 1]] and out.dtype == "int32"
+    for shape in ((2, 4), (3,)):
+        with pytest.raises(ShapeError, match=r"onehot_encode: indices \[3\] must be \(N,\)"):
+            nd.onehot_encode(nd.array([0, 2, 3]), nd.ones(shape))
+
+
+def test_imdecode() -> None:
+    pytest.importorskip("PIL")
+    pixels = numpy.arange(36, dtype="uint8").reshape(3, 4, 3)
+    data, wanted = image.encoded(pixels, 9, ".png"), pixels.transpose(2, 0, 1)
+    found = nd.imdecode(data)
+    assert type(found) is nd.NDArray and found.dtype == "float32"
+    numpy.testing.assert_array_equal(found.asnumpy(), wanted)
+    assert nd.imdecode(data, channels=1).shape == (1, 3, 4)
+    part = nd.imdecode(data, (1, 0, 3, 2), mean=nd.ones((3, 1, 1)))
+    numpy.testing.assert_array_equal(part.asnumpy(), wanted[:, :2, 1:3] - 1.0)
+    out = nd.zeros((2, 3, 3, 4))
+    assert nd.imdecode(data, out=out, index=1) is out
+    assert out[0].sum().item() == 0
+    numpy.testing.assert_array_equal(out[1].asnumpy(), wanted)
+    with pytest.raises(ArgumentError, match="channels=2 must be 1 or 3"):
+        nd.imdecode(data, channels=2)
+    with pytest.raises(ShapeError, match="9 x 9"):
+        nd.imdecode(data, (0, 0, 9, 9))

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable
+from importlib import import_module
 from types import ModuleType
 from typing import Any
 
 from gemel import np, npx
-from gemel.errors import unknown_attribute
+from gemel.errors import ArgumentError, ShapeError, unknown_attribute
 from gemel.legacy.declare import TABLE, find, known, wanted
 from gemel.legacy.draws import Draws
 from gemel.legacy.ndarray import NDArray, as_nd, giving
@@ -112,8 +113,53 @@ def load_frombuffer(buf: bytes) -> Any:
     return as_nd(serialize.read("in memory", buf, None))
 
 
+def onehot_encode(indices: Any, out: Any) -> Any:
+    """Write into `out` (N, classes) a 1 in each row, at the position that `indices` (N,) has for
+    it, and 0 elsewhere; returns `out`."""
+    if len(out.shape) != 2 or tuple(indices.shape) != tuple(out.shape[:1]):
+        raise ShapeError(
+            f"onehot_encode: indices {list(indices.shape)} must be (N,), and out "
+            f"{list(out.shape)} (N, classes)"
+        )
+    out[...] = npx.one_hot(indices, out.shape[1], dtype=out.dtype)
+    return out
+
+
+def imdecode(
+    str_img: Any,
+    clip_rect: tuple[int, int, int, int] = (0, 0, 0, 0),
+    out: Any = None,
+    index: int = 0,
+    channels: int = 3,
+    mean: Any = None,
+) -> Any:
+    """The picture in a file's bytes as float32 (channels, H, W), less `mean`; `image.imdecode` has
+    the newer form.
+
+    `clip_rect` (x0, y0, x1, y1) is the part to keep. The result is written into `out`, or into
+    ``out[index]`` if that has four axes. Raises `DataFileError` for what is no picture.
+    """
+    if channels not in (1, 3):
+        raise ArgumentError(f"imdecode: channels={channels!r} must be 1 or 3")
+    left, top, right, bottom = clip_rect
+    picture = import_module("gemel.image").imdecode(str_img, flag=int(channels == 3))
+    if right > left or bottom > top:
+        picture = npx.image.crop(picture, left, top, right - left, bottom - top)
+    found = picture.transpose(2, 0, 1).astype("float32")
+    found = found if mean is None else found - mean
+    if out is None:
+        return as_nd(found)
+    (out if len(out.shape) == 3 else out[index : index + 1])[...] = found
+    return out
+
+
 #: Functions that only `gemel.ndarray` has.
-OWN = {"save": save, "load_frombuffer": load_frombuffer}
+OWN = {
+    "imdecode": imdecode,
+    "load_frombuffer": load_frombuffer,
+    "onehot_encode": onehot_encode,
+    "save": save,
+}
 
 
 def arrays(name: str, scope: dict[str, Any]) -> Any:
