@@ -259,7 +259,7 @@ def simulate(
 def _link(bandwidth: float | None = None, latency: float | None = None) -> tuple[float, float]:
     """The GB/s and microseconds of a simulated GPU's link; None means the environment's. Raises
     `DeviceError`."""
-    from gemel.links import is_finite  # only simulations need it
+    from gemel.ranges import is_finite  # only simulations need it
 
     bandwidth = config.SIMULATED_BANDWIDTH.read() if bandwidth is None else bandwidth
     latency = config.SIMULATED_LATENCY.read() if latency is None else latency
