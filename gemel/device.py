@@ -17,7 +17,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from gemel import _core, config
-from gemel.errors import DeviceError
+from gemel.errors import DeviceError, GemelError, name_call
 
 if TYPE_CHECKING:
     from gemel.links import Topology
@@ -396,17 +396,22 @@ def beside(device: Any, values: Iterable[Any]) -> Device:
 def beside_arrays(function: Called) -> Called:
     """Wrap a function so that it makes further arrays on the device of its first array argument.
 
-    Numbers, lists and NumPy's arrays among its arguments become arrays there, too.
+    Numbers, lists and NumPy's arrays among its arguments become arrays there, too. Errors of the
+    operations that it is composed of name it.
     """
 
     @wraps(function)
     def call(*inputs: Any, **named: Any) -> Any:
         held = _first_array(inputs) if inputs else None
         held = _first_array(named.values()) if held is None and named else held
-        if held is None or held.device is _current.stack[-1]:
-            return function(*inputs, **named)
-        with held.device:
-            return function(*inputs, **named)
+        try:
+            if held is None or held.device is _current.stack[-1]:
+                return function(*inputs, **named)
+            with held.device:
+                return function(*inputs, **named)
+        except GemelError as error:
+            name_call(error, function.__name__)
+            raise
 
     return call  # type: ignore[return-value]
 

@@ -210,6 +210,16 @@ def unknown_name(kind: str, name: object, known: Iterable[str]) -> UnknownNameEr
     return UnknownNameError(f"unknown {kind} {name!r}{hint} (known: {', '.join(choices)})")
 
 
+def name_call(error: GemelError, name: str) -> None:
+    """Begin an error's message with the function that was called, if it names only another one.
+
+    `vander` is composed of `power`, `cumprod`, ...; an error of one of these is about `vander`.
+    """
+    message, *others = error.args or ("",)
+    if isinstance(message, str) and name not in message:
+        error.args = (f"{name}: {message}", *others)
+
+
 class UnknownKeywordError(GemelError, TypeError):
     """A keyword that a layer or another class does not accept."""
 

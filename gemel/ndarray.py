@@ -28,8 +28,9 @@ from gemel.ir.numbers import beyond
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
 from gemel.ops import assignment, elementwise, indexing, keys
-from gemel.passes.gradient import gradient
-from gemel.runtime import callback, prepare
+from gemel.passes.gradient import gradient as gradient_of
+from gemel.runtime import callback as callbacks
+from gemel.runtime import prepare
 from gemel.runtime.prepare import as_entry, elementwise_kernel
 from gemel.spec import Spec
 from gemel.tape import recording as tape
@@ -132,7 +133,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
             new, target = found[-2:]
             target[tuple(next(indices) if isinstance(i, ndarray) else i for i in items)] = new
 
-        callback.issue("assign", assign, [*arrays, value], (), (self,))
+        callbacks.issue("assign", assign, [*arrays, value], (), (self,))
 
     def _inplace(self, name: str, other: Any) -> Any:
         """x += y if the core cannot do it: on the tape, in a trace, or an error."""
@@ -274,7 +275,7 @@ class Layers:
     as_entry = staticmethod(as_entry)
     from_numpy = staticmethod(from_numpy)
     index_item = staticmethod(index_item)
-    gradient = staticmethod(gradient)
+    gradient = staticmethod(gradient_of)
 
 
 _core.set_array_class(ndarray)
@@ -295,3 +296,11 @@ def __getattr__(name: str) -> Any:
     from importlib import import_module
 
     return import_module("gemel.legacy.facade").arrays(name, globals())
+
+
+def __dir__() -> list[str]:
+    from importlib import import_module
+
+    facade = import_module("gemel.legacy.facade")
+    own: list[str] = facade.directory(*__all__, *facade.OWN, "NDArray", "array")
+    return own

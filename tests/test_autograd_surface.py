@@ -10,7 +10,7 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import autograd, np
+from gemel import autograd, np, npx
 from gemel.errors import GradientError, ShapeError
 
 
@@ -241,3 +241,41 @@ def test_a_variable_may_be_a_view_that_runs_backwards(view: str, reading: str) -
             loss = (READINGS[reading](each) ** 2).sum()
         loss.backward()
     assert x.grad.tolist() == plain.grad.tolist() and any(plain.grad.ravel().tolist())
+
+
+#: Functions that read the number q before they run, of a row x of three.
+READING: dict[str, Callable[[Any, Any], Any]] = {
+    "quantile": lambda x, q: np.quantile(x, q),
+    "nanpercentile": lambda x, q: np.nanpercentile(x, q),
+    "pad": lambda x, q: np.pad(x, 1, constant_values=q),
+    "pad, one side": lambda x, q: np.pad(x, 1, constant_values=(q, 1.0)),
+    "pad, linear_ramp": lambda x, q: np.pad(x, 1, mode="linear_ramp", end_values=q),
+    "std": lambda x, q: np.std(x, ddof=q),
+    "round": lambda x, q: np.round(x, q),
+    "kaiser": lambda x, q: np.kaiser(3, q),
+    "arange": lambda x, q: np.arange(q, 3),
+    "histogram": lambda x, q: np.histogram(x, range=(q, 3))[1],
+    "layer_norm": lambda x, q: npx.layer_norm(x, np.ones(3), np.ones(3), eps=q),
+    "dropout": lambda x, q: npx.dropout(x, p=q),
+    "one_hot": lambda x, q: npx.one_hot(np.array([1]), 3, on_value=q),
+}
+
+
+@pytest.mark.parametrize("name", READING)
+def test_a_recorded_array_is_not_read_as_a_number(name: str) -> None:
+    x, q = np.array([1.0, 2.0, 3.0]), np.array(0.3)
+    q.attach_grad()
+    with autograd.record(), pytest.raises(GradientError, match=name.split(",")[0]):
+        READING[name](x, q)
+    READING[name](x, q if name != "round" else 0)
+
+
+def test_the_slope_of_smooth_l1_in_its_scalar() -> None:
+    x, scalar = np.array([0.1, -0.2, 3.0], dtype="float64"), np.array(1.5, dtype="float64")
+    scalar.attach_grad()
+    with autograd.record():
+        y = npx.smooth_l1(x, scalar)
+    y.backward()
+    step = 1e-6
+    above, below = (float(npx.smooth_l1(x, 1.5 + d).sum()) for d in (step, -step))
+    assert float(scalar.grad) == pytest.approx((above - below) / (2 * step), rel=1e-6)

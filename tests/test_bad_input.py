@@ -345,3 +345,40 @@ def test_sizes_and_axes_may_be_arrays_without_dimensions(name: str) -> None:
 def test_sizes_in_numpys_arrays() -> None:
     assert nn.MaxPool2D(numpy.array([2, 2]))(np.ones((1, 1, 4, 4))).shape == (1, 1, 2, 2)
     assert np.flip(np.arange(4).reshape(2, 2), numpy.array([0, 1])).tolist() == [[3, 2], [1, 0]]
+
+
+#: Calls whose errors came from within, or named another operation.
+NAMED: dict[str, Callable[[], Any]] = {
+    "nanargmin": lambda: np.nanargmin(np.ones((2, 2)), axis=(0, 1)),
+    "zeros": lambda: np.zeros(2.5),
+    "ones": lambda: np.ones(-1),
+    "eye": lambda: np.eye(2.5),
+    "tri": lambda: np.tri(-1),
+    "choose": lambda: np.choose(np.array([0, 1]), []),
+    "multinomial": lambda: np.random.multinomial(-1, [0.5, 0.5]).asnumpy(),
+    "poisson": lambda: np.random.poisson(1e30).asnumpy(),
+    "zipf": lambda: np.random.zipf(1.0).asnumpy(),
+    "logseries": lambda: np.random.logseries(1.0).asnumpy(),
+    "interp": lambda: np.interp([1.0], [1.0, 2.0], [1.0, 2.0], period=0),
+    "cov: fweights": lambda: np.cov(np.ones((2, 3)), fweights=[-1, 2, 1]).asnumpy(),
+    "cov: fweights must": lambda: np.cov(np.ones((2, 3)), fweights=[0.5, 1, 1]).asnumpy(),
+    "cov: aweights": lambda: np.cov(np.ones((2, 3)), aweights=[-0.5, 1, 1]).asnumpy(),
+    "norm of fft": lambda: np.fft.fft(np.ones(3), norm={}),  # type: ignore[arg-type]
+    "fft2: s": lambda: np.fft.fft2(np.ones((2, 2)), s=0.5),
+    "fftn: axes": lambda: np.fft.fftn(np.ones((2, 2)), axes=1),
+    "tensordot: axes": lambda: np.tensordot(np.ones((2, 2)), np.ones((2, 2)), axes=0.5),
+    "tensordot: axes .1,.": lambda: np.tensordot(np.ones((2, 2)), np.ones((2, 2)), axes=(1,)),
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_errors_name_the_function_that_was_called(name: str) -> None:
+    with pytest.raises((GemelError, TypeError), match=name):
+        NAMED[name]()
+
+
+def test_numbers_at_the_end_of_what_there_is() -> None:
+    x = np.array([1.5, -2.0])
+    assert np.round(x, 400).tolist() == [1.5, -2.0]
+    assert np.round(x, -400).tolist() == [0.0, 0.0]
+    assert np.trim_zeros(np.array(0.0)).shape == ()

@@ -158,3 +158,16 @@ def test_imdecode() -> None:
         nd.imdecode(data, channels=2)
     with pytest.raises(ShapeError, match="9 x 9"):
         nd.imdecode(data, (0, 0, 9, 9))
+
+
+@pytest.mark.parametrize("module", [nd, gemel.sym])
+def test_dir_lists_what_users_call(module: Any) -> None:
+    names = {name for name in dir(module) if not name.startswith("_")}
+    assert {"FullyConnected", "concat", "random", "linalg", "np"} <= names
+    assert not {"Any", "install", "castable", "present", "Layers", "attribute"} & names
+    assert all(hasattr(module, name) for name in names)
+
+
+def test_internals_hide_no_function() -> None:
+    assert nd.gradient(nd.array([1.0, 2.0, 4.0])).asnumpy().tolist() == [1.0, 1.5, 2.0]
+    assert callable(nd.callback)

@@ -12,7 +12,7 @@ from slow import check, drawn
 
 import gemel
 from gemel import autograd, np, npx
-from gemel.errors import DTypeError, ShapeError, UnknownNameError
+from gemel.errors import DTypeError, GemelError, ShapeError, UnknownNameError
 
 Array = numpy.ndarray[Any, Any]
 
@@ -380,3 +380,75 @@ def test_dropout_modes() -> None:
     assert 40 < (npx.dropout(x, p=0.5, mode="always") == 0).sum().item() < 160
     with pytest.raises(UnknownNameError, match="mode of dropout"):
         npx.dropout(x, mode="never")
+
+
+#: Calls with arrays that an operation cannot work with, by the name in the error.
+ONE, ROW = numpy.ones((2, 3), "float32"), numpy.ones(3, "float32")
+WRONG: dict[str, Callable[[], Any]] = {
+    "batch_dot": lambda: npx.batch_dot(np.ones(3), ROW.tolist()),
+    "convolution": lambda: npx.convolution(np.array(ONE), ONE.tolist()),
+    "deconvolution": lambda: npx.deconvolution(1.0, ONE),
+    "deformable_convolution": lambda: npx.deformable_convolution(ONE, ONE, ONE, num_group=0),
+    "pooling": lambda: npx.pooling(ROW.tolist()),
+    "attention": lambda: npx.attention(np.ones(()), ONE, ROW),
+    "interleaved_matmul_selfatt_qk": lambda: npx.interleaved_matmul_selfatt_qk(ROW.tolist(), 1),
+    "interleaved_matmul_encdec_qk": lambda: npx.interleaved_matmul_encdec_qk(ONE, ONE, 2),
+    "interleaved_matmul_encdec_valatt": lambda: npx.interleaved_matmul_encdec_valatt(
+        np.ones((2, 2, 4)), ROW, 2
+    ),
+    "interleaved_matmul_selfatt_valatt": lambda: npx.interleaved_matmul_selfatt_valatt(
+        np.ones((2, 2, 6)), ROW, 0
+    ),
+    "index_update": lambda: npx.index_update(np.ones((2, 2)), np.array([[5]]), 1.0).asnumpy(),
+    "rnn": lambda: npx.rnn(np.ones((2, 1, 3)), ROW, np.ones(()), mode="rnn_tanh"),
+    "arange_like": lambda: npx.arange_like(ROW.tolist(), repeat=0),
+    "slice_like": lambda: npx.slice_like(np.ones((2, 3)), np.ones(2), axes=(1,)),
+    "broadcast_like": lambda: npx.broadcast_like(ONE, ONE, lhs_axes=(0, 1), rhs_axes=(0,)),
+    "group_norm": lambda: npx.group_norm(np.ones(2), ONE, np.array([1j, 2])),
+    "instance_norm": lambda: npx.instance_norm(np.ones(3), 1j, ONE),
+    "softmax": lambda: npx.softmax(np.array([1j, 2]), axis=5),
+    "masked_log_softmax": lambda: npx.masked_log_softmax(ROW, np.ones((2, 2))),
+    "multibox_detection": lambda: npx.multibox_detection(ONE, ONE, ONE),
+    "multibox_prior": lambda: npx.multibox_prior(np.ones((1, 1, 2, 2)), ratios=(0,)),
+    "box_decode": lambda: npx.box_decode(np.ones(3), np.ones(4)),
+    "box_nms": lambda: npx.box_nms(np.ones((3, 4)), coord_start=-2),
+    "roi_pooling": lambda: npx.roi_pooling(np.ones((1, 1, 2, 2)), np.ones((1, 5)), (1, 2, 3), 1.0),
+    "sldwin_atten_score": lambda: npx.sldwin_atten_score(ONE, ONE, ROW, 1),
+    "sldwin_atten_context": lambda: npx.sldwin_atten_context(ONE, ONE, ROW, 1),
+}
+
+
+@pytest.mark.parametrize("name", WRONG)
+def test_arrays_of_wrong_shapes_are_named(name: str) -> None:
+    named = "assign" if name == "index_update" else name
+    with pytest.raises(GemelError, match=named):
+        WRONG[name]()
+
+
+@pytest.mark.parametrize(
+    ("call", "given"),
+    [
+        (npx.batch_dot, (numpy.ones((2, 1, 3)), numpy.ones((2, 3, 2)))),
+        (npx.attention, (numpy.eye(2), numpy.eye(2), numpy.eye(2))),
+        (npx.pooling, (numpy.arange(16.0).reshape(1, 1, 4, 4), (2, 2))),
+        (npx.convolution, (numpy.ones((1, 1, 3, 3)), numpy.ones((1, 1, 2, 2)))),
+        (npx.layer_norm, (numpy.eye(2), numpy.ones(2), numpy.zeros(2))),
+        (npx.index_copy, (numpy.zeros((3, 2)), numpy.array([2, 0]), numpy.ones((2, 2)))),
+        (npx.slice_axis, (numpy.eye(2), 1, 0, 1)),
+        (npx.arange_like, (numpy.eye(2),)),
+    ],
+)
+def test_lists_are_arrays(call: Any, given: Any) -> None:
+    def converted(make: Any) -> list[Any]:
+        return [make(each) if isinstance(each, numpy.ndarray) else each for each in given]
+
+    def narrow(each: Any) -> Any:
+        return np.array(each.astype("float32" if each.dtype.kind == "f" else "int64"))
+
+    found, want = call(*converted(lambda each: each.tolist())), call(*converted(narrow))
+    numpy.testing.assert_allclose(found.asnumpy(), want.asnumpy())
+
+
+def test_attention_without_features() -> None:
+    found = npx.attention(np.ones((2, 0)), np.ones((3, 0)), np.arange(6.0).reshape(3, 2))
+    numpy.testing.assert_allclose(found.asnumpy(), [[2.0, 3.0], [2.0, 3.0]], rtol=1e-6)

@@ -10,7 +10,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import as_dtype, castable
-from gemel.errors import DTypeError, ShapeError, TraceError
+from gemel.errors import DTypeError, GradientError, ShapeError, TraceError
 from gemel.extent import Dim
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.graph import Entry
@@ -111,22 +111,56 @@ def converted(name: str, x: Any, dtype: Any, casting: str) -> Any:
     return x if x.dtype is target else call("cast", x, dtype=target)
 
 
-def static(value: Any) -> Any:
-    """A parameter in hashable form: lists become tuples, NumPy's numbers become Python's."""
+def check_unrecorded(name: str, kind: str, value: Any) -> None:
+    """Raise `GradientError` for a recorded array whose numbers are about to be read.
+
+    The result would depend on it, and its gradient would be 0.
+    """
+    if getattr(value, "_is_tracked", False) and _core.recording():
+        raise GradientError(
+            f"{name}: {kind} is a recorded array, but {name} has no gradient for it; use its "
+            f"numbers, {kind}.item() or {kind}.tolist(), or {kind}.detach()"
+        )
+
+
+def number(name: str, kind: str, value: Any) -> float:
+    """A real number that an operation reads when it is called.
+
+    Raises `TypeError` for anything else, such as an array of several, and `GradientError` for a
+    recorded array.
+    """
+    check_unrecorded(name, kind, value)
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        shape = getattr(value, "shape", ())
+        given = f"an array of shape {list(shape)}" if len(shape) else repr(value)
+        raise TypeError(f"{name}: {kind} is {given}; it must be a number") from None
+
+
+def static(value: Any, name: str = "", kind: str = "") -> Any:
+    """A parameter in hashable form: lists become tuples, arrays and NumPy's numbers Python's.
+
+    `name` is the operation and `kind` the parameter, for errors. Raises `GradientError` for a
+    recorded array, and `TypeError` for what is no parameter.
+    """
     if value is None or type(value) is int:
         return value
     if isinstance(value, Dim):
         return own(value)
     if isinstance(value, (list, tuple)):
-        return tuple([static(item) for item in value])
+        return tuple([static(item, name, kind) for item in value])
+    if isinstance(value, _core.Array):
+        check_unrecorded(name or "this operation", kind or "a parameter", value)
+        return static(value.tolist())
     if type(value).__hash__ is None and hasattr(value, "tolist"):
         return static(value.tolist())
     if type(value).__hash__ is None:
         raise TypeError(
             f"{value!r} is not a parameter of an operation; parameters are numbers and names"
         )
-    number = getattr(value, "shape", None) == () and hasattr(value, "item")
-    return value.item() if number else value
+    is_number = getattr(value, "shape", None) == () and hasattr(value, "item")
+    return value.item() if is_number else value
 
 
 __all__ = [
@@ -137,8 +171,10 @@ __all__ = [
     "ROWS",
     "STARTED",
     "UFUNC",
+    "check_unrecorded",
     "converted",
     "fits",
     "into",
+    "number",
     "static",
 ]

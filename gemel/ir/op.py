@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gemel import _core
-from gemel.errors import DTypeError, ShapeError, suggestion, unknown_name
+from gemel.errors import DTypeError, GemelError, ShapeError, name_call, suggestion, unknown_name
 from gemel.extent import Dim
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
@@ -221,7 +221,12 @@ class Op(_core.OpBase, RuleDecorators):
         self.check_complex(specs)
         if self.rules.spec is None:
             raise TypeError(f"{self.name}: it has no spec; declare one with @{self.name}.spec")
-        found = self.rules.spec(*specs, **parameters)
+        try:
+            found = self.rules.spec(*specs, **parameters)
+        except GemelError as error:  # of a rule that several operations share
+            if self.public:
+                name_call(error, self.name)
+            raise
         results = (found,) if isinstance(found, Spec) else tuple(found)
         if not results:  # the core has nothing to make, and nothing to wait for
             given = " and ".join(map(str, specs)) or "no arrays"
@@ -283,7 +288,7 @@ class Op(_core.OpBase, RuleDecorators):
         if len(full) < len(self.parameters):
             missing = next(name for name in self.parameters if name not in full)
             raise TypeError(f"{self.name}: missing keyword {missing!r}")
-        return {name: static(value) for name, value in full.items()}
+        return {key: static(value, self.name, key) for key, value in full.items()}
 
     def _unknown_keyword(self, name: str) -> str:
         hint = suggestion(name, self.parameters)

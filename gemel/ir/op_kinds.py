@@ -21,7 +21,7 @@ from gemel.dtype import (
     is_large,
     uint64,
 )
-from gemel.errors import ArgumentError, DTypeError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, ShapeError, name_call
 from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
@@ -335,10 +335,21 @@ class Composite(Op):
         """Whether a call on these specs is expanded at once because they are complex."""
         return has_complex(specs) and not self.updates
 
+    def check_shapes(self, specs: Sequence[Spec], parameters: dict[str, Any]) -> None:
+        """Raise `ShapeError` before the body of a call on such specs runs, if they do not fit.
+
+        The spec rule holds for real numbers; complex ones have the shapes of their real parts.
+        """
+        if self.rules.spec is not None:
+            real = [Spec(spec.shape, spec.dtype.real, spec.weak) for spec in specs]
+            self.rules.spec(*real, **parameters)
+
     def apply(self, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Entry, ...]:
         """A node of it; for complex numbers, the nodes of its body."""
         entries = tuple(above.as_entry(value, inputs) for value in inputs)
-        if self.of_complex([entry.spec for entry in entries]):
+        specs = [entry.spec for entry in entries]
+        if self.of_complex(specs):
+            self.check_shapes(specs, parameters)
             return self.written_out(entries, parameters)
         return super().apply(entries, parameters)
 
@@ -374,8 +385,8 @@ class Composite(Op):
         try:
             found = self.function(*inputs, **parameters)
         except DTypeError as error:
-            named = str(error).startswith(f"{self.name}:")
-            raise (error if named else DTypeError(f"{self.name}: {error}")) from None
+            name_call(error, self.name)
+            raise
         return found if isinstance(found, tuple) else (found,)
 
 

@@ -96,6 +96,13 @@ def attribute(
     raise unknown_attribute(module, name, (*TABLE, *known()))
 
 
+def directory(*own: str, places: tuple[Any, ...] = (npx, np)) -> list[str]:
+    """The names for `dir` of such a module: its `own`, MXNet's operations, those of `places`."""
+    offered = (name for name in known() if not name.startswith("_"))
+    others = (name for place in places for name in dir(place))
+    return sorted({*own, *PARTS, "np", "npx", "random", *offered, *others})
+
+
 def array(source_array: Any, ctx: Any = None, dtype: Any = None) -> Any:
     """An array from `source_array`: of `dtype`, or the dtype of a gemel array, or float32."""
     if dtype is None:

@@ -28,6 +28,7 @@ from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.graph import Entry
+from gemel.ir.keywords import check_unrecorded
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ndarray import ndarray
@@ -35,7 +36,7 @@ from gemel.ops.elementwise import cast, distance, floor, iota, where
 from gemel.ops.elementwise import copy as copied
 from gemel.ops.elementwise import full as filled
 from gemel.ops.shape import broadcast_to, listed, operand, reshape, transpose
-from gemel.spec import normalize_axis, whole
+from gemel.spec import extents, normalize_axis, whole
 
 
 @function(public="np")
@@ -178,7 +179,9 @@ def zeros(
 ) -> Array:
     """An array of zeros."""
     with as_device(device or ctx):
-        return filled(0, shape=listed(shape), dtype=as_dtype(dtype or default_float()))
+        return filled(
+            0, shape=extents("zeros", listed(shape)), dtype=as_dtype(dtype or default_float())
+        )
 
 
 @function(public="np")
@@ -187,7 +190,9 @@ def ones(
 ) -> Array:
     """An array of ones."""
     with as_device(device or ctx):
-        return filled(1, shape=listed(shape), dtype=as_dtype(dtype or default_float()))
+        return filled(
+            1, shape=extents("ones", listed(shape)), dtype=as_dtype(dtype or default_float())
+        )
 
 
 @function(public="np")
@@ -286,6 +291,8 @@ def arange(
     if stop is None:
         start, stop = 0, start
     given = [n if isinstance(n, NUMBER) else above.as_array(n) for n in (start, stop, step)]
+    for kind, value in zip(("start", "stop", "step"), given, strict=True):
+        check_unrecorded("arange", kind, value)
     start, stop, step = (n.item() if hasattr(n, "item") else n for n in given)
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
     steps = -((start - stop) // step) if whole else (stop - start) / step
@@ -450,7 +457,7 @@ def eye(
     >>> np.eye(2, 3, k=1)
     """
     with as_device(device or ctx):
-        chosen = distance(N, N if M is None else M) == k
+        chosen = distance(*extents("eye", (N, N if M is None else M))) == whole("eye", "k", k)
         return cast(chosen, dtype=as_dtype(dtype or default_float()))
 
 

@@ -8,6 +8,7 @@ from gemel import _core
 from gemel.device import beside
 from gemel.errors import unknown_name
 from gemel.ir.declare import elementwise
+from gemel.ir.keywords import number
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import (
     absolute,
@@ -96,7 +97,10 @@ def _(
     if act_type == "rrelu":
         slopes: Any = (lower_bound + upper_bound) / 2
         if _core.training():
-            bounds = float(lower_bound), float(upper_bound)
+            bounds = (
+                number("leaky_relu", "lower_bound", lower_bound),
+                number("leaky_relu", "upper_bound", upper_bound),
+            )
             with beside(None, (data,)):
                 slopes = drawn(uniform, *bounds, shape=tuple(data.shape), dtype=data.dtype.floating)
         return leaky_relu(data, slopes)
@@ -165,7 +169,9 @@ def _(data: Any, scalar: float = 1.0) -> Array:
 @smooth_l1.gradient
 def _(g: Any, y: Any, x: Any, scalar: Any) -> Any:
     square_of = scalar * scalar
-    return g * where(absolute(x) * square_of < 1, x * square_of, sign(x)), None
+    near = absolute(x) * square_of < 1
+    slope = where(near, scalar * x * x, 1 / (square_of * scalar))
+    return g * where(near, x * square_of, sign(x)), g * slope
 
 
 @function(public="npx")

@@ -145,7 +145,12 @@ def choice(*indices: Any, shape: Any, given: Any, key: Any) -> Any:
     np, arrays = numpy(), map(as_positions, indices)
     chosen = np.full(shape, -1, "int64")
     numbers = np.arange(product(given)).reshape(given)
-    chosen[tuple(ITEMS[kind](arrays, *rest) for kind, *rest in key)] = numbers
+    try:
+        chosen[tuple(ITEMS[kind](arrays, *rest) for kind, *rest in key)] = numbers
+    except IndexError as error:
+        raise ArrayIndexError(f"assign: {error}") from None
+    except ValueError as error:
+        raise ShapeError(f"assign: {error}") from None
     return chosen
 
 

@@ -18,12 +18,13 @@ from gemel.ops.elementwise import (
     subtract,
     where,
 )
+from gemel.ops.layouts import array_of
 from gemel.ops.linalg import matmul
 from gemel.ops.logic import logical_and
 from gemel.ops.neural import cooled, same, softmax
 from gemel.ops.reduction import max, sum
-from gemel.ops.shape import reshape, swapaxes, transpose
-from gemel.spec import Spec, broadcast, normalize_axis, same_shape
+from gemel.ops.shape import operand, operands, reshape, swapaxes, transpose
+from gemel.spec import Spec, at_least, broadcast, check_axes, normalize_axis, same_shape
 
 INFINITY = float("inf")
 
@@ -36,6 +37,7 @@ def batch_dot(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = Fal
 
     >>> npx.batch_dot(np.ones((2, 1, 3)), np.ones((2, 3, 2)))
     """
+    a, b = operands((a, b))
     if len(a.shape) != 3 or len(b.shape) != 3 or not a.shape[0] == b.shape[0]:
         raise ShapeError(
             f"batch_dot: {list(a.shape)} and {list(b.shape)} must have 3 axes, and the same "
@@ -139,8 +141,12 @@ def attention(
     >>> x = np.eye(2)
     >>> npx.attention(x, x, x, causal=True)
     """
-    factor = int(query.shape[-1]) ** -0.5 if scale is None else scale
-    query = multiply(query, factor)
+    query, key, value = operands((query, key, value))
+    check_axes("attention", "query", query, "..., n, d")
+    check_axes("attention", "key", key, "..., m, d")
+    check_axes("attention", "value", value, "..., m, v")
+    mask = None if mask is None else operand(mask)
+    query = multiply(query, _inverse_root(query) if scale is None else scale)
     if in_blocks(query, key, value, mask):
         given = (query, key, value) if mask is None else (query, key, value, mask)
         return blocked_attention(*given, causal=causal)[0]
@@ -157,11 +163,19 @@ def attention(
     return matmul(weights, value)
 
 
+def _inverse_root(x: Any) -> float:
+    """1 / sqrt(size of the heads); 1 for heads of size 0, whose scores are 0."""
+    size = int(x.shape[-1])
+    return size**-0.5 if size else 1.0
+
+
 # --- interleaved projections ----------------------------------------------------------------
 
 
 def _parts(name: str, x: Any, heads: int, count: int) -> list[Any]:
     """Split (time, batch, heads * count * size) into `count` arrays (batch * heads, time, size)."""
+    x = array_of(name, "the input", x, "time, batch, width")
+    heads = at_least(name, "heads", heads, 1)
     time, batch, width = x.shape
     if not width % (heads * count) == 0:
         raise ShapeError(f"{name}: {list(x.shape)} does not divide into {heads} heads of {count}")
@@ -171,8 +185,9 @@ def _parts(name: str, x: Any, heads: int, count: int) -> list[Any]:
     return [joined[number] for number in range(count)]
 
 
-def _weighed(attention: Any, values: Any, heads: int) -> Any:
+def _weighed(name: str, attention: Any, values: Any, heads: int) -> Any:
     """attention @ values, with the heads side by side again: (time, batch, heads * size)."""
+    attention = array_of(name, "attention", attention, "batch * heads, time, time", (values,))
     found = matmul(attention, values)
     rows, time, size = found.shape
     apart = reshape(found, shape=(rows // heads, heads, time, size))
@@ -181,7 +196,7 @@ def _weighed(attention: Any, values: Any, heads: int) -> Any:
 
 def _scores(queries: Any, keys: Any) -> Any:
     """queries @ keys.T / sqrt(size)."""
-    return matmul(multiply(queries, int(queries.shape[-1]) ** -0.5), swapaxes(keys, -1, -2))
+    return matmul(multiply(queries, _inverse_root(queries)), swapaxes(keys, -1, -2))
 
 
 @function(public="npx")
@@ -206,7 +221,7 @@ def interleaved_matmul_selfatt_valatt(
     >>> npx.interleaved_matmul_selfatt_valatt(np.ones((2, 1, 6)), np.ones((2, 2, 2)), heads=2)
     """
     name = "interleaved_matmul_selfatt_valatt"
-    return _weighed(attention, _parts(name, queries_keys_values, heads, 3)[2], heads)
+    return _weighed(name, attention, _parts(name, queries_keys_values, heads, 3)[2], heads)
 
 
 @function(public="npx")
@@ -230,4 +245,4 @@ def interleaved_matmul_encdec_valatt(keys_values: Any, attention: Any, heads: in
     >>> npx.interleaved_matmul_encdec_valatt(np.ones((3, 1, 4)), np.ones((2, 2, 3)), heads=2)
     """
     name = "interleaved_matmul_encdec_valatt"
-    return _weighed(attention, _parts(name, keys_values, heads, 2)[1], heads)
+    return _weighed(name, attention, _parts(name, keys_values, heads, 2)[1], heads)

@@ -8,22 +8,41 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import ArgumentError, ShapeError, unknown_name
+from gemel.ir.keywords import number
 from gemel.ir.public import Array, function
 from gemel.ops import elementwise
 from gemel.ops.elementwise import cast, exp, iota, limit, log, minimum, where
+from gemel.ops.layouts import array_of
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, expand_dims, operand, reshape, stack
-from gemel.spec import product
+from gemel.spec import product, sequence
 
 FORMATS = ("corner", "center")
 VARIANCES = (0.1, 0.1, 0.2, 0.2)
+
+
+def numbers(name: str, kind: str, given: Any, count: int = 0) -> tuple[float, ...]:
+    """Several numbers, `count` of them if that is given. Raises `ShapeError` or `TypeError`."""
+    found = tuple(number(name, kind, each) for each in sequence(name, kind, given))
+    if len(found) != (count or max(len(found), 1)):
+        wanted = count or "at least 1"
+        raise ShapeError(f"{name}: {kind} {given} must be {wanted} numbers")
+    return found
 
 
 def check_format(name: str, *formats: str) -> None:
     for given in formats:
         if given not in FORMATS:
             raise unknown_name(f"format of {name}", given, FORMATS)
+
+
+def _boxes(name: str, kind: str, given: Any) -> Any:
+    """An argument as an array of rows of 4 numbers. Raises `ShapeError`."""
+    found = array_of(name, kind, given, "..., 4")
+    if not found.shape[-1] == 4:
+        raise ShapeError(f"{name}: {kind} {list(found.shape)} must have 4 numbers a box")
+    return found
 
 
 def sides(boxes: Any, given: str) -> tuple[Any, ...]:
@@ -128,7 +147,9 @@ def box_decode(
     >>> npx.box_decode(np.zeros((1, 1, 4)), np.array([[[1.0, 1.0, 2.0, 2.0]]]))
     """
     check_format("box_decode", format)
-    data, anchors = operand(data), operand(anchors)
+    data, anchors = (
+        _boxes("box_decode", kind, each) for kind, each in (("data", data), ("anchors", anchors))
+    )
     x, y, width, height = centred(anchors, format)
     dx, dy, dw, dh = (data[..., i] * s for i, s in enumerate((std0, std1, std2, std3)))
     if clip > 0:
@@ -157,18 +178,22 @@ def multibox_prior(
 
     >>> npx.multibox_prior(np.zeros((1, 1, 1, 2)), sizes=(0.5,))
     """
-    if len(data.shape) != 4 or not sizes or not ratios:
-        raise ShapeError(f"multibox_prior: {list(data.shape)} must be (N, C, height, width)")
+    name = "multibox_prior"
+    data = array_of(name, "data", data, "N, C, height, width")
+    sizes, ratios = (numbers(name, *each) for each in (("sizes", sizes), ("ratios", ratios)))
+    steps, offsets = (numbers(name, *each, 2) for each in (("steps", steps), ("offsets", offsets)))
     height, width = int(data.shape[2]), int(data.shape[3])
     kinds = [(size, ratios[0]) for size in sizes] + [(sizes[0], ratio) for ratio in ratios[1:]]
+    if not all(ratio > 0 for ratio in ratios):
+        raise ArgumentError(f"{name}: ratios {ratios} must be above 0")
     dtype = data.dtype.floating
     lines = []
     for axis, extent in ((0, height), (1, width)):
-        step = steps[axis] if steps[axis] > 0 else 1.0 / extent
+        step = steps[axis] if steps[axis] > 0 else 1.0 / (extent or 1)
         number = cast(iota(shape=(extent,), axis=0, dtype="int64"), dtype=dtype)
         shape = (extent, 1, 1) if axis == 0 else (1, extent, 1)
         lines.append(reshape((number + offsets[axis]) * step, shape=shape))
-    wide = [size * height / width * ratio**0.5 / 2 for size, ratio in kinds]
+    wide = [size * height / (width or 1) * ratio**0.5 / 2 for size, ratio in kinds]
     high = [size / ratio**0.5 / 2 for size, ratio in kinds]
     halves = [cast(operand(each), dtype=dtype) for each in (wide, high)]
     corners = [sign * half for sign in (-1.0, 1.0) for half in halves]

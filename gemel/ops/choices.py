@@ -6,6 +6,8 @@ random stream, so the seed determines these numbers, too.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from operator import index
 from typing import Any
 
@@ -47,12 +49,22 @@ from gemel.spec import whole as whole_number
 # --- distributions drawn by NumPy -----------------------------------------------------------
 
 
+@contextmanager
+def _named(kind: str) -> Iterator[None]:
+    """Errors of NumPy's generator as those of the distribution."""
+    try:
+        yield
+    except ValueError as error:
+        raise ArgumentError(f"{kind}: {error}") from None
+
+
 @op(fails=True)
 def by_numpy(key: Any, *parameters: Any, kind: str, shape: Any, dtype: Any) -> Any:
     """Numbers drawn by NumPy from its distribution `kind`, with two random words as the key."""
     np = numpy()
     generator = np.random.Generator(np.random.Philox(key=key.astype("uint64")))
-    found = getattr(generator, kind)(*parameters, size=tuple(map(int, shape)))
+    with _named(kind):
+        found = getattr(generator, kind)(*parameters, size=tuple(map(int, shape)))
     return np.asarray(found).astype(as_dtype(dtype).twin.name)
 
 
@@ -165,12 +177,13 @@ def multinomial(n: Any, pvals: Any, size: Any = None, device: Any = None, ctx: A
         return outcomes(key, n if isinstance(n, NUMBER) else operand(n), pvals, shape=draw.shape)
 
 
-@op()
+@op(fails=True)
 def outcomes(key: Any, n: Any, pvals: Any, *, shape: Any) -> Any:
     """How often each outcome occurs, drawn by NumPy."""
     np = numpy()
     generator = np.random.Generator(np.random.Philox(key=key.astype("uint64")))
-    return generator.multinomial(n, pvals, size=tuple(map(int, shape[:-1])))
+    with _named("multinomial"):
+        return generator.multinomial(n, pvals, size=tuple(map(int, shape[:-1])))
 
 
 @outcomes.spec

@@ -13,15 +13,16 @@ from gemel.dtype import promote
 from gemel.errors import DTypeError, ShapeError
 from gemel.extent import WHOLE, minimum, seen
 from gemel.ir.declare import composite
+from gemel.ir.keywords import static
 from gemel.ir.public import Array
 from gemel.ops.elementwise import full
 from gemel.ops.layouts import channels_first, channels_last, is_channels_last
 from gemel.ops.movement import Movement
 from gemel.ops.reduction import in_dtype, sum
-from gemel.ops.shape import reshape
+from gemel.ops.shape import operands, reshape
 from gemel.ops.windows import Moves
 from gemel.ops.winograd import AUTO
-from gemel.spec import Spec, plain, promote_specs, same_shape
+from gemel.spec import Spec, promote_specs, same_shape
 
 
 def per_axis(name: str, what: str, value: Any, axes: int, default: int) -> tuple[int, ...]:
@@ -29,7 +30,7 @@ def per_axis(name: str, what: str, value: Any, axes: int, default: int) -> tuple
 
     Raises `ShapeError`.
     """
-    value = plain(value)
+    value = static(value, name, what)
     if value is None or value == ():
         return (default,) * axes
     found = value if isinstance(value, tuple) else (value,) * axes
@@ -38,6 +39,17 @@ def per_axis(name: str, what: str, value: Any, axes: int, default: int) -> tuple
     if any(not isinstance(n, WHOLE) or (isinstance(n, int) and n < default) for n in found):
         raise ShapeError(f"{name}: {what} {value!r} must be whole numbers of at least {default}")
     return found
+
+
+def _images(name: str, data: Any, weight: Any) -> list[Any]:
+    """Images and weights as arrays with as many axes. Raises `ShapeError`."""
+    data, weight = operands((data, weight))
+    if len(data.shape) != len(weight.shape):
+        raise ShapeError(
+            f"{name}: data {Spec(data.shape, data.dtype)} and weight "
+            f"{Spec(weight.shape, weight.dtype)} must have the same number of axes"
+        )
+    return [data, weight]
 
 
 def kernel_of(name: str, kernel: Any, weight: Any) -> tuple[int, ...]:
@@ -148,13 +160,14 @@ def _(
     >>> image = np.arange(9.0).reshape(1, 1, 3, 3)
     >>> npx.convolution(image, np.ones((1, 1, 2, 2)), no_bias=True, kernel=(2, 2), num_filter=1)
     """
+    data, weight = _images("convolution", data, weight)
     axes = len(weight.shape) - 2
     last = axes in (1, 2, 3) and is_channels_last("convolution", layout, axes)
     data, weight = channels_first(data, last), channels_first(weight, last)
     kernel = kernel_of("convolution", kernel, weight)
     if num_filter is not None and not num_filter == weight.shape[0]:
         raise ShapeError(f"convolution: num_filter {num_filter}, weight {list(weight.shape)}")
-    inputs = (data, weight) if bias is None or no_bias else (data, weight, bias)
+    inputs = (data, weight) if bias is None or no_bias else operands((data, weight, bias))
     found = convolution(
         *inputs,
         kernel=kernel,
@@ -272,6 +285,7 @@ def _(
     >>> image = np.arange(4.0).reshape(1, 1, 2, 2)
     >>> npx.deconvolution(image, np.ones((1, 1, 2, 2)), stride=2)
     """
+    data, weight = _images("deconvolution", data, weight)
     axes = len(weight.shape) - 2
     last = axes in (1, 2, 3) and is_channels_last("deconvolution", layout, axes)
     data, weight = channels_first(data, last), channels_first(weight, last)
@@ -289,7 +303,7 @@ def _(
         # one back. `int` fixes the sizes, because padding is never free.
         over = [int(n - m) for n, m in zip(reach, wanted, strict=True)]
         around, adjust = tuple((n + 1) // 2 for n in over), tuple(n % 2 for n in over)
-    inputs = (data, weight) if bias is None or no_bias else (data, weight, bias)
+    inputs = (data, weight) if bias is None or no_bias else operands((data, weight, bias))
     found = deconvolution(
         *inputs,
         kernel=kernel,

@@ -18,11 +18,13 @@ from gemel.ops.elementwise import (
     limit,
     maximum,
     multiply,
+    rint,
     sqrt,
     square,
     subtract,
 )
 from gemel.ops.linalg import matmul
+from gemel.ops.random import required
 from gemel.ops.reduction import floating, in_dtype, mean, sum, widened
 from gemel.ops.shape import concatenate, operand, operands, reshape, transpose
 
@@ -86,12 +88,19 @@ def _rows_of(name: str, m: Any, rowvar: bool, dtype: Any) -> Any:
 
 def _weights(x: Any, fweights: Any, aweights: Any) -> Any:
     """The weights of the observations, or None."""
-    given = [cast(operand(w, (x,)), dtype=x.dtype) for w in (fweights, aweights) if w is not None]
-    for each in given:
+    given = []
+    for kind, weights in (("fweights", fweights), ("aweights", aweights)):
+        if weights is None:
+            continue
+        each = cast(operand(weights, (x,)), dtype=x.dtype)
         if tuple(each.shape) != (x.shape[1],):
             raise ShapeError(
-                f"cov: weights of shape {list(each.shape)} for {x.shape[1]} observations"
+                f"cov: {kind} of shape {list(each.shape)} for {x.shape[1]} observations"
             )
+        fits, rule = each >= 0, "0 or more"
+        if kind == "fweights":
+            fits, rule = fits & (rint(each) == each), "whole numbers of 0 or more"
+        given.append(required(each, fits, message=f"cov: {kind} must be {rule}"))
     return (given[0] if len(given) == 1 else multiply(*given)) if given else None
 
 

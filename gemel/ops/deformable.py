@@ -13,10 +13,11 @@ from gemel.ir.public import Array, function
 from gemel.ops import elementwise as ops
 from gemel.ops.convolution import per_axis
 from gemel.ops.interpolation import interpolated
+from gemel.ops.layouts import array_of
 from gemel.ops.linalg import matmul
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, expand_dims, operand, reshape, transpose
-from gemel.spec import product
+from gemel.spec import at_least, product
 
 
 class _Walk(NamedTuple):
@@ -105,7 +106,7 @@ def _convolved(walk: _Walk, data: Any, read: Any, weight: Any, bias: Any) -> Any
     columns = reshape(read, shape=(n, groups, channels // groups * points, high * wide))
     kernels = reshape(weight, shape=(groups, filters // groups, channels // groups * points))
     found = reshape(matmul(kernels, columns), shape=(n, filters, high, wide))
-    return found if bias is None else found + reshape(bias, shape=(filters, 1, 1))
+    return found if bias is None else found + reshape(operand(bias), shape=(filters, 1, 1))
 
 
 def _walk(
@@ -117,13 +118,13 @@ def _walk(
         stride=per_axis(name, "stride", stride, 2, 1),
         dilate=per_axis(name, "dilate", dilate, 2, 1),
         pad=per_axis(name, "pad", pad, 2, 0),
-        groups=groups,
-        shifts=shifts,
+        groups=at_least(name, "num_group", groups, 1),
+        shifts=at_least(name, "num_deformable_group", shifts, 1),
     )
 
 
 def _check_layout(name: str, layout: str | None) -> None:
-    if layout not in (None, "NCHW"):
+    if layout is not None and str(layout) != "NCHW":
         raise ShapeError(f"{name}: layout {layout!r} must be 'NCHW'; transpose the arrays")
 
 
@@ -205,8 +206,7 @@ def modulated_deformable_convolution(
 
 
 def _window(name: str, w: int, symmetric: bool) -> list[int]:
-    if w < 1:
-        raise ShapeError(f"{name}: w {w} must be at least 1; it is how far a window reaches")
+    w = at_least(name, "w", w, 1)
     return list(range(-w, w + 1 if symmetric else 1))
 
 
@@ -242,7 +242,10 @@ def sldwin_atten_score(
     >>> x = np.ones((1, 3, 1, 2))
     >>> npx.sldwin_atten_score(x, x, np.array([1], dtype="int32"), w=1).shape
     """
-    query, key = operand(query), operand(key)
+    query, key = (
+        array_of("sldwin_atten_score", kind, each, "B, L, heads, D")
+        for kind, each in (("query", query), ("key", key))
+    )
     window = _window("sldwin_atten_score", w, symmetric)
     batch, length, heads, size = query.shape
     places, inside = _neighbours(length, dilation, window)
@@ -263,7 +266,8 @@ def sldwin_atten_context(
     >>> one = np.array([1], dtype="int32")
     >>> npx.sldwin_atten_context(np.ones((1, 3, 1, 3)), np.ones((1, 3, 1, 2)), one, w=1)
     """
-    score, value = operand(score), operand(value)
+    score = array_of("sldwin_atten_context", "score", score, "B, L, heads, window")
+    value = array_of("sldwin_atten_context", "value", value, "B, L, heads, D")
     window = _window("sldwin_atten_context", w, symmetric)
     batch, length, heads, size = value.shape
     places, inside = _neighbours(length, dilation, window)
@@ -282,7 +286,7 @@ def sldwin_atten_mask_like(
     >>> one, three = np.array([1], dtype="int32"), np.array([3], dtype="int32")
     >>> npx.sldwin_atten_mask_like(np.ones((1, 4, 1, 3)), one, three, w=1)
     """
-    score = operand(score)
+    score = array_of("sldwin_atten_mask_like", "score", score, "B, L, heads, window")
     window = _window("sldwin_atten_mask_like", w, symmetric)
     length = score.shape[1]
     places, inside = _neighbours(length, dilation, window)

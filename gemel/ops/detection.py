@@ -6,6 +6,7 @@ from typing import Any
 
 from gemel.errors import ShapeError
 from gemel.ir.declare import op
+from gemel.ir.keywords import number
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.boxes import (
@@ -14,12 +15,14 @@ from gemel.ops.boxes import (
     centred,
     check_format,
     intersection_over_union,
+    numbers,
     sides,
 )
 from gemel.ops.elementwise import limit, maximum, where
+from gemel.ops.layouts import array_of
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, concatenate, expand_dims, operand, reshape, stack
-from gemel.spec import Spec, same_shape
+from gemel.spec import Spec, same_shape, whole
 
 
 def _overlaps(a: Any, b: Any) -> Any:
@@ -86,7 +89,10 @@ def bipartite_matching(
     >>> npx.bipartite_matching(np.array([[0.5, 0.6], [0.1, 0.2], [0.3, 0.4]]), threshold=1e-12)
     """
     found = greedy_pairs(
-        operand(data), ascending=bool(is_ascend), threshold=float(threshold), topk=int(topk)
+        operand(data),
+        ascending=bool(is_ascend),
+        threshold=number("bipartite_matching", "threshold", threshold),
+        topk=whole("bipartite_matching", "topk", topk),
     )
     return found[0], found[1]
 
@@ -125,7 +131,12 @@ def surviving(
 
 @surviving.spec
 def _(x: Spec, *, coord: int, score: int, kind: int, **_: Any) -> Spec:
-    if x.ndim < 2 or not x.shape[-1] >= max(coord + 4, score + 1, kind + 1):
+    if (
+        coord < 0
+        or score < 0
+        or x.ndim < 2
+        or not x.shape[-1] >= max(coord + 4, score + 1, kind + 1)
+    ):
         raise ShapeError(
             f"box_nms: {x} must be (..., boxes, numbers), with 4 numbers from position {coord}, "
             f"and the positions {score} and {kind}"
@@ -161,9 +172,9 @@ def box_nms(
     data = operand(data)
     places = surviving(
         data,
-        overlap=float(overlap_thresh),
-        valid=float(valid_thresh),
-        topk=int(topk),
+        overlap=number("box_nms", "overlap_thresh", overlap_thresh),
+        valid=number("box_nms", "valid_thresh", valid_thresh),
+        topk=whole("box_nms", "topk", topk),
         coord=coord_start,
         score=score_index,
         kind=id_index,
@@ -305,16 +316,17 @@ def multibox_target(
     >>> anchor, label = np.array([[[0.0, 0.0, 0.5, 0.5]]]), np.array([[[1.0, 0.0, 0.0, 0.5, 0.6]]])
     >>> npx.multibox_target(anchor, label, np.zeros((1, 3, 1)))
     """
+    name = "multibox_target"
     found = anchor_targets(
         operand(anchor),
         operand(label),
         operand(cls_pred),
-        overlap=float(overlap_threshold),
-        ignored=float(ignore_label),
-        ratio=float(negative_mining_ratio),
-        mining=float(negative_mining_thresh),
-        least=int(minimum_negative_samples),
-        variances=tuple(variances),
+        overlap=number(name, "overlap_threshold", overlap_threshold),
+        ignored=number(name, "ignore_label", ignore_label),
+        ratio=number(name, "negative_mining_ratio", negative_mining_ratio),
+        mining=number(name, "negative_mining_thresh", negative_mining_thresh),
+        least=whole(name, "minimum_negative_samples", minimum_negative_samples),
+        variances=numbers(name, "variances", variances, 4),
     )
     return list(found)
 
@@ -387,17 +399,19 @@ def multibox_detection(
     >>> anchor = np.array([[[0.0, 0.0, 0.5, 0.5]]])
     >>> npx.multibox_detection(np.array([[[0.2], [0.8]]]), np.zeros((1, 4)), anchor)
     """
-    cls_prob, anchor, offsets = operand(cls_prob), operand(anchor), operand(loc_pred)
-    count = anchor.shape[-2]
-    offsets = reshape(offsets, shape=(offsets.shape[0], count, 4))
-    first, second, third, last = variances
+    name = "multibox_detection"
+    cls_prob = array_of(name, "cls_prob", cls_prob, "B, classes, N")
+    anchor = array_of(name, "anchor", anchor, "1, N, 4")
+    offsets = array_of(name, "loc_pred", loc_pred, "B, N * 4")
+    offsets = reshape(offsets, shape=(offsets.shape[0], anchor.shape[1], 4))
+    first, second, third, last = numbers(name, "variances", variances, 4)
     boxes = box_decode(offsets, anchor, first, second, third, last, format="corner")
     return detections(
         cls_prob,
         limit(boxes, 0.0, 1.0) if clip else boxes,
-        threshold=float(threshold),
-        background=int(background_id),
-        overlap=float(nms_threshold),
+        threshold=number(name, "threshold", threshold),
+        background=whole(name, "background_id", background_id),
+        overlap=number(name, "nms_threshold", nms_threshold),
         force=bool(force_suppress),
-        topk=int(nms_topk),
+        topk=whole(name, "nms_topk", nms_topk),
     )

@@ -269,6 +269,7 @@ def _whole_numbers(
         low, high = 0, low
     size = size_for("randint", size, out)
     chosen = dtype_for(dtype, out, int64)
+    chosen = int64 if dtype is None and chosen.is_floating else chosen  # `out` converts them
     with beside(device or ctx, (low, high, out)):
         if isinstance(low, WHOLE) and isinstance(high, WHOLE):
             _check_bounds(low, high, chosen)

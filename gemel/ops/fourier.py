@@ -22,7 +22,7 @@ from gemel.ops.complexes import conj, conjugated
 from gemel.ops.elementwise import iota, multiply, where
 from gemel.ops.indexing import place
 from gemel.ops.shape import listed, narrow, operand
-from gemel.spec import Spec, normalize_axis
+from gemel.spec import Spec, normalize_axis, sequence
 
 #: For each norm, the one that applies the same factor in the other direction.
 OTHER = {"backward": "forward", "ortho": "ortho", "forward": "backward"}
@@ -103,7 +103,7 @@ def _weights(x: Any, axis: int, length: int, weight: float) -> Any:
 
 
 def _norm(name: str, norm: str | None) -> str:
-    if norm is not None and norm not in OTHER:
+    if norm is not None and not (isinstance(norm, str) and norm in OTHER):
         raise unknown_name(f"norm of {name}", norm, OTHER)
     return norm or "backward"
 
@@ -124,10 +124,10 @@ def _fitted(name: str, x: Any, axis: int, length: Any) -> Any:
 
 def _placed(name: str, x: Any, s: Any, axes: Any) -> list[tuple[int, int | None]]:
     """The axes of a transform, each once, and the requested lengths. Raises `ShapeError`."""
-    lengths = None if s is None else list(s)
+    lengths = None if s is None else list(sequence(name, "s", s))
     if axes is None:
         axes = range(x.ndim) if lengths is None else range(-len(lengths), 0)
-    found = [normalize_axis(name, axis, x.ndim) for axis in axes]
+    found = [normalize_axis(name, axis, x.ndim) for axis in sequence(name, "axes", axes)]
     if len({*found}) != len(found):
         raise ShapeError(f"{name}: axes {tuple(axes)} name an axis twice")
     if lengths is not None and len(lengths) != len(found):

@@ -9,11 +9,12 @@ from gemel.dtype import default_float, float64, int64
 from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import op
+from gemel.ir.keywords import number
 from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
 from gemel.ops.shape import operand
-from gemel.spec import Spec, is_several, same_shape, whole
+from gemel.spec import Spec, is_several, same_shape, sequence, whole
 
 
 @op(dynamic=True, public="np", mxnet="_npi_bincount")
@@ -77,7 +78,13 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     if is_several(bins):
         return operand(bins, (a,))
     bins = whole("histogram", "bins", bins)
-    limits = None if range is None else tuple(float(end) for end in range)
+    limits = (
+        None
+        if range is None
+        else tuple(
+            number("histogram", "range", end) for end in sequence("histogram", "range", range)
+        )
+    )
     return histogram_edges(operand(a), bins=bins, limits=limits)
 
 

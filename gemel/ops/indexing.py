@@ -165,7 +165,10 @@ def gather(x: Any, indices: Any, *, axis: int) -> Any:
 
     A position out of range is an `IndexError`, raised when the result is waited for.
     """
-    return numpy().take(x, indices, axis=axis)
+    try:
+        return numpy().take(x, indices, axis=axis)
+    except IndexError as error:
+        raise ArrayIndexError(f"take: {error}") from None
 
 
 @gather.spec

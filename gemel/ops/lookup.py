@@ -15,7 +15,7 @@ from gemel.ops.indexing import checked_position, gather, scatter
 from gemel.ops.random import required
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape
-from gemel.spec import normalize_axis, product
+from gemel.spec import at_least, normalize_axes, normalize_axis, product
 
 
 @function(public="npx")
@@ -109,7 +109,7 @@ def index_update(data: Any, indices: Any, val: Any) -> Array:
     data, indices = operand(data), operand(indices)
     flat_positions("index_update", data, indices)
     items = [cast(indices[axis], dtype="int64") for axis in range(int(indices.shape[0]))]
-    return written(data, items, above.as_array(val, (data,)))
+    return written(data, items, operand(val, (data,)))
 
 
 @function(public="npx")
@@ -121,6 +121,7 @@ def arange_like(
 
     >>> npx.arange_like(np.zeros((2, 3)), axis=1)
     """
+    data, repeat = operand(data), at_least("arange_like", "repeat", repeat, 1)
     place = None if axis is None else normalize_axis("arange_like", axis, len(data.shape))
     size = product(data.shape) if place is None else data.shape[place]
     number = iota(shape=(size,), axis=0, dtype="int64")
@@ -167,7 +168,7 @@ def scatter_nd(data: Any, indices: Any, shape: Any) -> Array:
     >>> npx.scatter_nd(np.array([2.0, 3.0]), np.array([[0, 1], [1, 0]]), (2, 2))
     """
     data = operand(data)
-    return index_add(full(0, shape=tuple(shape), dtype=data.dtype), operand(indices), data)
+    return index_add(full(0, shape=listed(shape), dtype=data.dtype), operand(indices), data)
 
 
 @function(public="npx")
@@ -199,7 +200,12 @@ def broadcast_like(lhs: Any, rhs: Any, lhs_axes: Any = None, rhs_axes: Any = Non
     if lhs_axes is None or rhs_axes is None:
         return materialized(broadcast_to(lhs, shape=tuple(rhs.shape)))
     shape = list(lhs.shape)
-    for mine, other in zip(listed(lhs_axes), listed(rhs_axes), strict=True):
+    pairs = listed(lhs_axes), listed(rhs_axes)
+    if len(pairs[0]) != len(pairs[1]):
+        raise ShapeError(
+            f"broadcast_like: lhs_axes {pairs[0]} and rhs_axes {pairs[1]} must have the same length"
+        )
+    for mine, other in zip(*pairs, strict=True):
         place = normalize_axis("broadcast_like", mine, len(shape))
         shape[place] = rhs.shape[normalize_axis("broadcast_like", other, len(rhs.shape))]
     return materialized(broadcast_to(lhs, shape=tuple(shape)))
@@ -211,6 +217,7 @@ def slice_axis(data: Any, axis: int, begin: int, end: int | None) -> Array:
 
     >>> npx.slice_axis(np.arange(6).reshape(2, 3), axis=1, begin=0, end=2)
     """
+    data = operand(data)
     place = normalize_axis("slice_axis", axis, len(data.shape))
     return data[(slice(None),) * place + (slice(begin, end),)]
 
@@ -223,10 +230,12 @@ def slice_like(data: Any, shape_like: Any, axes: Any = ()) -> Array:
     """
     data, shape_like = operand(data), operand(shape_like)
     ndim = len(data.shape)
-    if not axes and ndim != len(shape_like.shape):
+    if not listed(axes) and ndim != len(shape_like.shape):
         raise ShapeError(f"slice_like: {list(data.shape)} and {list(shape_like.shape)}: give axes")
-    chosen = {normalize_axis("slice_like", axis, ndim) for axis in axes or range(ndim)}
-    if any(shape_like.shape[axis] > data.shape[axis] for axis in chosen):
+    chosen = set(normalize_axes("slice_like", listed(axes) or None, ndim))
+    if any(axis >= len(shape_like.shape) for axis in chosen) or any(
+        shape_like.shape[axis] > data.shape[axis] for axis in chosen
+    ):
         raise ShapeError(f"slice_like: {list(data.shape)} is smaller than {list(shape_like.shape)}")
     stops = (shape_like.shape[axis] if axis in chosen else None for axis in range(ndim))
     return data[tuple(slice(stop) for stop in stops)]

@@ -8,6 +8,7 @@ from typing import Any
 from gemel import _core
 from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.ir.declare import composite
+from gemel.ir.keywords import number
 from gemel.ir.methods import call as called
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import (
@@ -27,7 +28,7 @@ from gemel.ops.elementwise import copy as materialized
 from gemel.ops.linalg import matmul, with_bias
 from gemel.ops.random import uniform
 from gemel.ops.reduction import in_dtype, max, sum, widened
-from gemel.ops.shape import broadcast_to, expand_dims, operand, reshape, transpose
+from gemel.ops.shape import broadcast_to, expand_dims, operand, operands, reshape, transpose
 from gemel.spec import Spec, normalize_axis, product, same_shape
 
 
@@ -85,6 +86,7 @@ def within_length(name: str, x: Any, length: Any, axis: int) -> Any:
     """Whether each element of x lies before the length of its row along an axis."""
     place = normalize_axis(name, axis, len(x.shape))
     rows = (*x.shape[:place], *x.shape[place + 1 :])
+    length = None if length is None else operand(length)
     if length is None or not same_shape(tuple(length.shape), rows):
         given = None if length is None else list(length.shape)
         raise ShapeError(f"{name}: length {given} must be {list(rows)}: one for each row of x")
@@ -94,6 +96,7 @@ def within_length(name: str, x: Any, length: Any, axis: int) -> Any:
 
 def cooled(data: Any, temperature: float | None) -> Any:
     """data / temperature."""
+    data = operand(data)
     return data if temperature in (None, 1.0) else divide(data, temperature)
 
 
@@ -170,7 +173,7 @@ def _(
         raise unknown_name("mode of dropout", mode, ("training", "always"))
     if p == 0 or not (mode == "always" or _core.training()):
         return materialized(operand(data))
-    return dropout(data, p=float(p), axes=tuple(axes))[0]
+    return dropout(data, p=number("dropout", "p", p), axes=tuple(axes))[0]
 
 
 @dropout.spec
@@ -289,11 +292,19 @@ def _(
     >>> ones, zeros = np.ones((2,)), np.zeros((2,))
     >>> npx.batch_norm(np.array([[1.0, 2.0], [3.0, 4.0]]), ones, zeros, zeros, ones)
     """
+    name = "batch_norm"
+    x, gamma, beta, running_mean, running_var = operands(
+        (x, gamma, beta, running_mean, running_var)
+    )
     if fix_gamma:
         gamma = gamma * 0 + 1
     if _core.training() and not use_global_stats:
         statistics = running_mean, running_var
-        settings = {"eps": float(eps), "momentum": float(momentum), "axis": axis}
+        settings = {
+            "eps": number(name, "eps", eps),
+            "momentum": number(name, "momentum", momentum),
+            "axis": axis,
+        }
         found = batch_norm(x, gamma, beta, *statistics, **settings)
         return found[:3] if output_mean_var else found[0]
     lined = channel_shape(x, axis)

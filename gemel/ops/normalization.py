@@ -6,11 +6,12 @@ from typing import Any
 
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.ir.declare import composite
+from gemel.ir.keywords import number
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract
 from gemel.ops.norms import vector_norm
 from gemel.ops.reduction import in_dtype, mean, sum, var, widened
-from gemel.ops.shape import operand, reshape
+from gemel.ops.shape import operand, operands, reshape
 from gemel.spec import Spec, normalize_axis, same_shape
 
 
@@ -89,7 +90,9 @@ def _(
     eps: float = 1e-5,
     output_mean_var: bool = False,
 ) -> Array | tuple[Any, ...]:
-    found = layer_norm(data, gamma, beta, axis=axis, eps=float(eps))
+    eps = number("layer_norm", "eps", eps)
+    data, gamma, beta = operands((data, gamma, beta))
+    found = layer_norm(data, gamma, beta, axis=axis, eps=eps)
     if not output_mean_var:
         return found
     average = mean(data, axis=axis, keepdims=True)
@@ -132,7 +135,9 @@ def _(
     eps: float = 1e-3,
     output_mean_var: bool = False,
 ) -> Array | tuple[Any, ...]:
-    found = group_norm(data, gamma, beta, num_groups=num_groups, eps=float(eps))
+    eps = number("group_norm", "eps", eps)
+    data, gamma, beta = operands((data, gamma, beta))
+    found = group_norm(data, gamma, beta, num_groups=num_groups, eps=eps)
     if not output_mean_var:
         return found
     parts = reshape(data, shape=(data.shape[0], num_groups, -1))

@@ -7,9 +7,11 @@ from typing import Any
 
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE, maximum
+from gemel.ir.keywords import check_unrecorded
 from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
+from gemel.lists import leaves
 from gemel.ops.elementwise import cast, floor, full, iota, limit, rint, where
 from gemel.ops.indexing import assign, gather, place
 from gemel.ops.reduction import max, mean, min
@@ -65,6 +67,8 @@ MODES = ("constant", "empty", "linear_ramp", *BORDERS, *STATISTICS)
 def per_side(name: str, kind: str, given: Any, ndim: int) -> tuple[tuple[Any, ...], ...]:
     """A pair (before, after) for each axis, broadcast as NumPy does. Raises `ShapeError`."""
     np = numpy()
+    for each in leaves(given):
+        check_unrecorded(name, kind, each)
     if isinstance(given, dict):
         sides = [(0, 0)] * ndim
         for axis, side in given.items():

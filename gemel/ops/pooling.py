@@ -13,7 +13,7 @@ from gemel.ops.convolution import per_axis
 from gemel.ops.elementwise import absolute, cast, divide, iota, multiply, power, where
 from gemel.ops.layouts import channels_first, channels_last, is_channels_last
 from gemel.ops.reduction import floating, kept, max, min, spread, sum, widened
-from gemel.ops.shape import reshape
+from gemel.ops.shape import operand, reshape
 from gemel.ops.windows import Moves, bordered, windows
 from gemel.spec import Spec, product
 
@@ -159,6 +159,7 @@ def _(
 
     >>> npx.pooling(np.arange(16.0).reshape(1, 1, 4, 4), kernel=(2, 2), stride=(2, 2))
     """
+    data = operand(data)
     axes = len(data.shape) - 2
     if axes not in (1, 2, 3):
         raise ShapeError(

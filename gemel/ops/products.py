@@ -33,6 +33,7 @@ from gemel.spec import (
     sequence,
     stays,
     whole,
+    wholes,
 )
 
 
@@ -118,7 +119,10 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Array:
     if isinstance(axes, WHOLE):
         ours, theirs = range(a.ndim - axes, a.ndim), range(axes)
     else:
-        ours, theirs = ((side,) if isinstance(side, WHOLE) else side for side in axes)
+        sides = sequence("tensordot", "axes", axes)
+        if len(sides) != 2:
+            raise ShapeError(f"tensordot: axes {axes} must be a number, or those of a and of b")
+        ours, theirs = (wholes("tensordot", "axes", side) for side in sides)
     left = [normalize_axis("tensordot", axis, a.ndim) for axis in ours]
     right = [normalize_axis("tensordot", axis, b.ndim) for axis in theirs]
     lengths = [tuple(x.shape[i] for i in at) for x, at in ((a, left), (b, right))]

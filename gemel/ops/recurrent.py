@@ -25,6 +25,7 @@ from gemel.ops.elementwise import (
     tanh,
     where,
 )
+from gemel.ops.layouts import array_of
 from gemel.ops.linalg import matmul
 from gemel.ops.logic import logical_and
 from gemel.ops.loops import each_of
@@ -41,6 +42,7 @@ from gemel.ops.shape import (
     stack,
     transpose,
 )
+from gemel.spec import at_least
 
 # --- steps ----------------------------------------------------------------------------------
 
@@ -251,6 +253,8 @@ def rnn(
     if mode not in GATES:
         raise unknown_name("mode of rnn", mode, GATES)
     data, directions = operand(data), 2 if bidirectional else 1
+    state = array_of("rnn", "state", state, "layers * directions, batch, state_size", (data,))
+    num_layers = at_least("rnn", "num_layers", num_layers, 1)
     size = int(state.shape[-1]) if state_size is None else state_size
     if len(data.shape) != 3 or not data.shape[0] > 0:
         raise ShapeError(
@@ -267,7 +271,10 @@ def rnn(
     how = _Settings(mode, size, directions, projection_size, low, high)
     given = [(state, how.width), (state_cell, size)][: 2 if mode == "lstm" else 1]
     states = [_states(each, width, how, num_layers, data.shape[1]) for each, width in given]
-    lengths = cast(operand(sequence_length), dtype="int64") if use_sequence_length else None
+    lengths = None
+    if use_sequence_length:
+        lengths = array_of("rnn", "sequence_length", sequence_length, "batch")
+        lengths = cast(lengths, dtype="int64")
     weights = _unpacked(parameters, how, num_layers, data.shape[2])
     whole = kept_whole("rnn")
     if whole is not None:

@@ -7,12 +7,14 @@ from typing import Any
 
 from gemel.errors import ArrayIndexError, ShapeError
 from gemel.ir.declare import op
+from gemel.ir.keywords import number
 from gemel.ir.op import numpy
 from gemel.ir.precision import as_written
 from gemel.ir.public import Array, function
+from gemel.ops.convolution import per_axis
 from gemel.ops.elementwise import cast, iota, maximum, where
 from gemel.ops.shape import expand_dims, operand, reshape
-from gemel.spec import Spec, plain, product
+from gemel.spec import Spec, at_least, product, whole
 
 
 @op(fails=True)
@@ -62,10 +64,9 @@ def _check_regions(name: str, x: Spec, rois: Spec) -> None:
         raise ShapeError(f"{name}: {x} must be (N, C, height, width) and rois {rois} (regions, 5)")
 
 
-def _pair(value: Any) -> tuple[int, int]:
-    value = plain(value)
-    first, second = (value, value) if isinstance(value, int) else value
-    return int(first), int(second)
+def _pair(name: str, value: Any) -> tuple[int, int]:
+    first, second = per_axis(name, "pooled_size", value, 2, 1)
+    return at_least(name, "pooled_size", first, 1), at_least(name, "pooled_size", second, 1)
 
 
 @function(public="npx")
@@ -80,7 +81,12 @@ def roi_pooling(data: Any, rois: Any, pooled_size: Any, spatial_scale: float) ->
     >>> npx.roi_pooling(np.arange(16.0).reshape(1, 1, 4, 4), np.array([[0, 0, 0, 3, 3]]), 2, 1.0)
     """
     data = operand(data)
-    peaks = region_peaks(data, operand(rois), pooled=_pair(pooled_size), scale=float(spatial_scale))
+    peaks = region_peaks(
+        data,
+        operand(rois),
+        pooled=_pair("roi_pooling", pooled_size),
+        scale=number("roi_pooling", "spatial_scale", spatial_scale),
+    )
     found = reshape(data, shape=(product(data.shape),)).take(maximum(peaks, 0), axis=0)
     return where(peaks >= 0, found, 0)
 
@@ -141,11 +147,11 @@ def roi_align(
     """
     data, rois = operand(data), operand(rois)
     _check_regions("roi_align", Spec(data.shape, data.dtype), Spec(rois.shape, rois.dtype))
-    bins, dtype = _pair(pooled_size), data.dtype.floating
+    bins, dtype = _pair("roi_align", pooled_size), data.dtype.floating
     wide = cast(rois, dtype=dtype)
     options = {
-        "scale": float(spatial_scale),
-        "samples": int(sample_ratio),
+        "scale": number("roi_align", "spatial_scale", spatial_scale),
+        "samples": whole("roi_align", "sample_ratio", sample_ratio),
         "aligned": bool(aligned),
     }
     rows, columns = (

@@ -55,10 +55,16 @@ def round(xp: Any, x: Any, *, decimals: int = 0) -> Any:
     return xp.where((rest > half) | ((rest == half) & (low % 2 != 0)), low + 1, low) * step
 
 
+#: The powers of ten that float64 has.
+MOST_DECIMALS = 308
+
+
 def _rounded(xp: Any, x: Any, decimals: int) -> Any:
-    if decimals == 0:
+    if whole("round", "decimals", decimals) == 0:
         return xp.rint(x)
-    scale = 10.0 ** abs(whole("round", "decimals", decimals))
+    if abs(decimals) > MOST_DECIMALS:  # beyond all digits that a number has
+        return x * 1.0 if decimals > 0 else x * 0.0
+    scale = 10.0 ** abs(decimals)
     return xp.rint(x * scale) / scale if decimals > 0 else xp.rint(x / scale) * scale
 
 

@@ -10,7 +10,7 @@ from gemel.errors import ArrayIndexError, DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import composite, op
-from gemel.ir.keywords import into
+from gemel.ir.keywords import into, number
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
@@ -349,7 +349,8 @@ def one_hot(
     """Add a last axis of length `depth`: `on_value` at the index in x, `off_value` elsewhere."""
     lanes = iota(shape=(depth,), axis=0, dtype="int64")
     chosen = expand_dims(cast(x, dtype="int64"), -1) == lanes
-    on, off = (full(float(value), shape=(), dtype=dtype) for value in (on_value, off_value))
+    given = number("one_hot", "on_value", on_value), number("one_hot", "off_value", off_value)
+    on, off = (full(value, shape=(), dtype=dtype) for value in given)
     return where(chosen, on, off)
 
 

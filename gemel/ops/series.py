@@ -10,6 +10,7 @@ from gemel.dtype import default_float
 from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.declare import op
+from gemel.ir.keywords import number
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.assignment import contents
@@ -245,7 +246,7 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
     if not isinstance(trim, str) or set(trim.lower()) - set("fb"):
         raise ArgumentError(f"trim_zeros: trim {trim!r} may contain only 'f' and 'b'")
     axes, key = normalize_axes("trim_zeros", axis, x.ndim), [slice(None)] * x.ndim
-    places = x.asnumpy().nonzero()
+    places = x.asnumpy().nonzero() if axes else ()
     for place in axes:
         at = places[place]
         start = int(at.min()) if at.size and "f" in trim.lower() else 0
@@ -355,12 +356,13 @@ def kaiser(M: Any, beta: float, dtype: Any = None) -> Array:  # noqa: N803
 
     >>> np.kaiser(5, 14.0).round(4)
     """
+    beta = number("kaiser", "beta", beta)
     at = _angles("kaiser", M) / math.pi - 1
     if M == 1:
         return cast(at * 0 + 1, dtype=dtype or default_float())
     inside = where(absolute(at) > 1, 0.0, 1 - at * at)
-    at_beta = i0(full(float(beta), shape=(), dtype="float64"))
-    return cast(divide(i0(float(beta) * sqrt(inside)), at_beta), dtype=dtype or default_float())
+    at_beta = i0(full(beta, shape=(), dtype="float64"))
+    return cast(divide(i0(beta * sqrt(inside)), at_beta), dtype=dtype or default_float())
 
 
 __all__ = [

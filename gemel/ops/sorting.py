@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from gemel import _core
 from gemel.device import beside_arrays
 from gemel.dtype import as_dtype, bool_, default_float, float64, int64, promote
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
@@ -285,6 +285,8 @@ def interp(
     x, xp, fp = (each if each.dtype.is_inexact else cast(each, dtype=float64) for each in given)
     if xp.ndim != 1 or not same_shape(xp.shape, fp.shape) or xp.shape[0] == 0:
         raise ShapeError(f"interp: {list(xp.shape)} and {list(fp.shape)} must be equal 1-d shapes")
+    if type(period) in (int, float) and period == 0:
+        raise ArgumentError("interp: period is 0; it must be above or below 0")
     if period is not None:
         x, xp = x % abs(period), xp % abs(period)
         order = argsort(xp, axis=0)
@@ -299,9 +301,9 @@ def interp(
     found = where(x == x1, y1, y0 + (y1 - y0) * ((x - x0) / width))
     other = where((x == x0) + (y0 == y1), y0, y1 - (y1 - y0) * ((x1 - x) / width))
     found = where(found == found, found, other)  # next to infinities, computed from the other end
-    found = where(x < xp[0], fp[0] if left is None else left, found)
-    found = where(x > xp[-1], fp[-1] if right is None else right, found)
-    return cast(where(x != x, x, found), dtype=dtype)
+    left, right = fp[0] if left is None else left, fp[-1] if right is None else right
+    found = where(x != x, x, where(x > xp[-1], right, where(x < xp[0], left, found)))
+    return cast(found, dtype=dtype)
 
 
 # --- sets -----------------------------------------------------------------------------------
@@ -469,8 +471,7 @@ def intersect1d(
     if return_indices:
         (a, first), (b, second) = (unique(row)[:2] for row in _as_sets(ar1, ar2, True))
         common, other = isin(a, b), isin(b, a)
-        found = ((a, common), (first, common), (second, other))
-        return tuple(boolean_index(x, mask) for x, mask in found)
+        return tuple(map(boolean_index, (a, first, second), (common, common, other)))
     a, b = _as_sets(ar1, ar2, assume_unique)
     return sort(boolean_index(a, isin(a, b)))
 
@@ -479,8 +480,7 @@ def intersect1d(
 @beside_arrays
 def union1d(ar1: Any, ar2: Any) -> Array:
     """The elements in either of two arrays, in order. Waits for them."""
-    a, b = _as_sets(ar1, ar2, True)
-    return _distinct(concatenate(a, b, axis=0))
+    return _distinct(concatenate(*_as_sets(ar1, ar2, True), axis=0))
 
 
 @function(public="np")

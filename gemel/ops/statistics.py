@@ -12,7 +12,7 @@ from gemel.dtype import bool_, float64, int64
 from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.declare import composite, op
-from gemel.ir.keywords import OUT, into
+from gemel.ir.keywords import OUT, check_unrecorded, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.lists import leaves, packed
@@ -226,6 +226,7 @@ def shares(name: str, q: Any, whole: float) -> tuple[list[float], tuple[int, ...
 
     Raises `ValueError`.
     """
+    check_unrecorded(name, "q", q)
     found = q.tolist() if hasattr(q, "tolist") else q
     flat = list(leaves(found))
     for each in flat:

@@ -19,7 +19,7 @@ from gemel.ops.indexing import basic_index, place
 from gemel.ops.reduction import sum
 from gemel.ops.shape import operand, reshape, transpose
 from gemel.ops.writing import repeated
-from gemel.spec import Spec, whole
+from gemel.spec import Spec, extents, whole
 
 
 def matrices(name: str, x: Spec) -> Spec:
@@ -70,9 +70,8 @@ def tri(
     >>> np.tri(3)
     """
     with as_device(device or ctx):
-        return cast(
-            distance(N, N if M is None else M) <= k, dtype=as_dtype(dtype or default_float())
-        )
+        chosen = distance(*extents("tri", (N, N if M is None else M))) <= whole("tri", "k", k)
+        return cast(chosen, dtype=as_dtype(dtype or default_float()))
 
 
 # --- diagonals ------------------------------------------------------------------------------

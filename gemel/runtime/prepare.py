@@ -82,6 +82,7 @@ def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
         op.check_complex(specs)
         return waiting(op, specs, parameters), None
     if isinstance(op, Composite) and _one_by_one(op, specs):
+        op.check_shapes(specs, parameters)
         return None
     results = op.infer(*specs, **parameters)  # raises when the call is wrong, in numbers
     for spec in results:
@@ -166,6 +167,7 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
         return results if isinstance(results, tuple) else (results,)
     check_one_device(op.name, arrays)
     if isinstance(op, Composite) and _one_by_one(op, specs):
+        op.check_shapes(specs, parameters)
         return op.written_out(arrays, parameters)
     if op.has_kernel and all(isinstance(value, NUMBER) for value in arrays):
         return _create(op, arrays, specs, parameters)

@@ -13,7 +13,7 @@ from gemel import np as _np
 from gemel import npx as _npx
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
-from gemel.legacy.facade import attribute
+from gemel.legacy.facade import attribute, directory
 from gemel.legacy.ndarray import giving
 from gemel.ops.loops import leaves
 from gemel.symbol.functions import Functions
@@ -27,6 +27,10 @@ np, npx = Functions(_np, "np"), Functions(_npx, "npx")
 
 def __getattr__(name: str) -> Any:
     return attribute(name, __name__, globals(), _both, _whole, (npx, np))
+
+
+def __dir__() -> list[str]:
+    return directory(*__all__, "fromjson")
 
 
 def _both(operation: Any) -> Any:
