@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from gemel import autograd, cpu, device, gluon, gpu, init, metric, nd, np, npx
-from gemel.errors import UnknownNameError
+from gemel.errors import ArgumentError, UnknownNameError
 from gemel.gluon import nn
 from gemel.gluon.contrib import estimator as est
 
@@ -248,6 +248,11 @@ def test_bad_input() -> None:
     for message, call in cases:
         with pytest.raises(est.EstimatorError, match=message):
             call()
+    for wrong in ({"epochs": 0}, {"epochs": -1}, {"epochs": 1.5}, {"batches": 0}):
+        with pytest.raises(ArgumentError, match=r"Estimator\.fit: .* must be a whole number"):
+            one.fit(examples(), **wrong)
+    with pytest.raises(est.EstimatorError, match="log_interval 0 must be"):
+        est.LoggingHandler(0)
     with pytest.raises(UnknownNameError, match="auto"):
         est.EarlyStoppingHandler(one.train_metrics[0], mode="more")
     with warnings.catch_warnings(record=True) as told:

@@ -272,17 +272,21 @@ def test_a_callback_stops() -> None:
     assert found.step == 3 and found.stopped == "enough" and found.history == []
 
 
+class Entries:
+    """Adds the next of some values to the history."""
+
+    def __init__(self, *values: float) -> None:
+        self.values, self.number = values, 0
+
+    def epoch_end(self, run: Any) -> None:
+        run.history[-1]["validation loss"] = self.values[self.number]
+        self.number += 1
+
+
 def test_early_stopping(tmp_path: Path) -> None:
-    class Worse:
-        """A validation loss that falls twice, then rises."""
-
-        def __init__(self) -> None:
-            self.number = 0
-
+    class Worse(Entries):
         def epoch_end(self, run: Any) -> None:
-            values = [3.0, 2.0, 1.0, 1.5, 1.6, 0.1]
-            run.history[-1]["validation loss"] = values[self.number]
-            self.number += 1
+            super().epoch_end(run)
             weights.append(run.net[0].weight.data().copy())
 
     data = gluon.data.DataLoader(examples(), 16)
@@ -291,14 +295,23 @@ def test_early_stopping(tmp_path: Path) -> None:
         for end in epochs:
             net, trainer = network()
             stop = gluon.EarlyStopping(patience=2, restore_best=True)
+            worse = Worse(3.0, 2.0, 1.0, 1.5, 1.6, 0.1)
             found = gluon.fit(
-                net, data, LOSS, trainer, (), [Worse(), stop], epochs=end, progress=False,
+                net, data, LOSS, trainer, (), [worse, stop], epochs=end, progress=False,
                 checkpoint=tmp_path / f"early {len(epochs)}",
             )  # fmt: skip
         assert found.epoch == 5 and "epoch 3" in found.stopped and len(weights) == 5
         assert (net[0].weight.data() == weights[2]).all()
     with pytest.raises(UnknownNameError, match="validation loss"):
         gluon.fit(net, data, LOSS, trainer, (), [gluon.EarlyStopping()], progress=False)
+    stop = gluon.EarlyStopping(patience=2, mode="min")
+    for _ in range(2):  # a second run begins anew; NaN is no improvement
+        net, trainer = network()
+        entry = Entries(float("nan"), 3.0, 2.0, 2.0, float("nan"), 1.0)
+        found = gluon.fit(net, data, LOSS, trainer, (), [entry, stop], epochs=6, progress=False)
+        assert found.epoch == 5 and stop.best == 2.0 and stop.best_epoch == 3
+    alone = gluon.EarlyStopping("loss", patience=0)
+    assert gluon.fit(net, data, LOSS, trainer, (), alone, progress=False).epoch == 1
     accuracy = gluon.EarlyStopping("accuracy", patience=1)
     net, trainer = network()
     trainer.set_learning_rate(0.0)
@@ -454,6 +467,10 @@ def test_bad_input() -> None:
             "inputs and a label",
             lambda: gluon.fit(net, [np.ones((2, 4))], LOSS, trainer),
         ),
+        (GemelError, "epochs must be", lambda: gluon.fit(net, data, LOSS, trainer, epochs=1.5)),
+        (GemelError, "callback 3 has none", lambda: gluon.fit(net, data, LOSS, trainer, (), [3])),
+        (GemelError, "evaluate: .* no batches", lambda: gluon.evaluate(net, [], LOSS)),
+        (ShapeError, "batch_axis=5", lambda: gluon.fit(net, data, LOSS, trainer, batch_axis=5)),
         (UnknownNameError, "auto", lambda: gluon.EarlyStopping(mode="less")),
         (
             ShapeError,

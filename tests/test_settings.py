@@ -10,6 +10,7 @@ import pytest
 from gemel import gluon, init, optimizer
 from gemel.errors import ArgumentError, DTypeError, ShapeError
 from gemel.gluon import nn
+from gemel.gluon.contrib import estimator
 from gemel.gluon.data import IntervalSampler, RandomSampler, SequentialSampler, WorkerBatchSampler
 from gemel.gluon.data.vision import transforms
 
@@ -86,8 +87,19 @@ TRANSFORMS: list[tuple[Any, str]] = [
 ]
 
 
+TRAINING: list[tuple[Any, str]] = [
+    (lambda: gluon.EarlyStopping(patience=-1), "EarlyStopping: patience must be"),
+    (lambda: gluon.EarlyStopping(min_delta=nan), "EarlyStopping: min_delta is nan"),
+    (lambda: gluon.ClipGradients(-1), "ClipGradients: max_norm is -1"),
+    (lambda: gluon.Checkpoint("a", epochs=0), "Checkpoint: epochs must be"),
+    (lambda: gluon.Checkpoint("a", batches=2.5), "Checkpoint: batches must be"),
+    (lambda: estimator.CheckpointHandler("a", max_checkpoints=0), "max_checkpoints must be"),
+    (lambda: estimator.CheckpointHandler("a", epoch_period=-1), "epoch_period must be"),
+]
+
+
 @pytest.mark.parametrize(
-    ("make", "said"), [*LAYERS, *OPTIMIZERS, *INITIALIZERS, *SAMPLERS, *TRANSFORMS]
+    ("make", "said"), [*LAYERS, *OPTIMIZERS, *INITIALIZERS, *SAMPLERS, *TRANSFORMS, *TRAINING]
 )
 def test_numbers_that_cannot_be_are_refused_where_they_are_given(make: Any, said: str) -> None:
     with pytest.raises((ArgumentError, ShapeError), match=said):

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel.errors import unknown_name
 from gemel.gluon.utils import clip_global_norm
+from gemel.ranges import check_number, counted
 
 if TYPE_CHECKING:
     from gemel.gluon.fitting import Run
@@ -47,8 +48,8 @@ class EarlyStopping(Callback):
     """Stops when `monitor`, an entry of the history, has not improved for `patience` epochs.
 
     `mode` is "min" or "max", the direction of improvement; "auto" is "min" for losses, errors and
-    perplexity, and "max" for anything else. Improvements up to `min_delta` do not count. With
-    `restore_best`, the parameters of the best epoch are restored at the end.
+    perplexity, and "max" for anything else. Improvements up to `min_delta` do not count, and NaN is
+    none. With `restore_best`, the parameters of the best epoch are restored at the end.
     """
 
     def __init__(
@@ -61,14 +62,23 @@ class EarlyStopping(Callback):
     ) -> None:
         if mode not in ("auto", "min", "max"):
             raise unknown_name("mode of EarlyStopping", mode, ("auto", "min", "max"))
+        check_number("EarlyStopping", "min_delta", min_delta)
         self.monitor = monitor
-        self.patience = patience
+        self.patience = counted("EarlyStopping", "patience", patience, 0)
         self.min_delta = min_delta
         self.mode = mode
         self.restore_best = restore_best
+        self._forget()
+
+    def _forget(self) -> None:
         self.best: float | None = None
         self.best_epoch = 0
         self.parameters: dict[str, Any] = {}
+
+    def train_begin(self, run: Run) -> None:
+        """Forget an earlier run, unless this one is resumed."""
+        if not run.step:
+            self._forget()
 
     def epoch_end(self, run: Run) -> None:
         """Compare this epoch with the best. Raises `UnknownNameError` for an unknown `monitor`."""
@@ -76,8 +86,7 @@ class EarlyStopping(Callback):
         if self.monitor not in entry:
             raise unknown_name("entry of the history", self.monitor, entry)
         value = entry[self.monitor]
-        gain = 0.0 if self.best is None else value - self.best
-        if self.best is None or (-gain if self._less_is_better() else gain) > self.min_delta:
+        if self._is_better(value):
             self.best, self.best_epoch = value, run.epoch
             if self.restore_best:
                 parameters = run.net.collect_params()
@@ -85,10 +94,11 @@ class EarlyStopping(Callback):
         elif run.epoch - self.best_epoch >= self.patience:
             run.stop(f"{self.monitor} has not improved since epoch {self.best_epoch}")
 
-    def _less_is_better(self) -> bool:
-        if self.mode != "auto":
-            return self.mode == "min"
-        return self.monitor.endswith(_LESS)
+    def _is_better(self, value: float) -> bool:
+        if self.best is None or value != value:
+            return value == value
+        less = self.monitor.endswith(_LESS) if self.mode == "auto" else self.mode == "min"
+        return (self.best - value if less else value - self.best) > self.min_delta
 
     def train_end(self, run: Run) -> None:
         """Restore the best parameters if `restore_best`."""
@@ -103,6 +113,7 @@ class ClipGradients(Callback):
     """
 
     def __init__(self, max_norm: float) -> None:
+        check_number("ClipGradients", "max_norm", max_norm, 0)
         self.max_norm = max_norm
 
     def gradients_ready(self, run: Run) -> None:

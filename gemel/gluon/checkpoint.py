@@ -23,6 +23,7 @@ from gemel.gluon.job import Job, begin_streams, check_place
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.trainer import Trainer
 from gemel.npx import serialize
+from gemel.ranges import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -50,8 +51,8 @@ class Checkpoint(Callback):
 
     def __init__(self, path: Any, batches: int | None = None, epochs: int = 1) -> None:
         self.path = os.fspath(path)
-        self.batches = batches
-        self.epochs = epochs
+        self.batches = None if batches is None else counted("Checkpoint", "batches", batches)
+        self.epochs = counted("Checkpoint", "epochs", epochs)
 
     def batch_end(self, run: Run) -> None:
         """Write the file if `batches` batches have passed."""

@@ -7,14 +7,18 @@ from importlib import import_module
 from typing import Any
 
 from gemel import autograd
-from gemel.errors import GemelError
+from gemel.errors import AxisError, GemelError
 from gemel.gluon.block import Block
 from gemel.gluon.callbacks import Callback, Progress
 from gemel.gluon.checkpoint import Checkpoint, set_streams, streams
 from gemel.gluon.job import Job
 from gemel.gluon.trainer import Trainer
 from gemel.gluon.utils import split_and_load
+from gemel.ranges import counted
 from gemel.tracing import compiled
+
+#: The names of the methods of callbacks.
+_MOMENTS = [name for name in vars(Callback) if not name.startswith("_")]
 
 
 class FitError(GemelError, ValueError):
@@ -70,7 +74,8 @@ def fit(
             "example "
             'gluon.Trainer(net.collect_params(), "sgd")'
         )
-    watchers = [Progress()] * (progress and Job(trainer).rank == 0) + [*callbacks]
+    epochs = counted("fit", "epochs", epochs, 0)
+    watchers = [Progress()] * (progress and Job(trainer).rank == 0) + _checked(callbacks)
     if checkpoint is not None:  # the last, to see the effects of the others
         watchers.append(
             checkpoint if isinstance(checkpoint, Checkpoint) else Checkpoint(checkpoint)
@@ -82,15 +87,26 @@ def fit(
     return run
 
 
+def _checked(callbacks: Any) -> list[Any]:
+    """The callbacks as a list. Raises `FitError` for what is none."""
+    several = [*callbacks] if isinstance(callbacks, Iterable) else [callbacks]
+    for each in several:
+        if not any(callable(getattr(each, moment, None)) for moment in _MOMENTS):
+            raise FitError(
+                f"fit: the callback {each!r} has none of the methods {', '.join(_MOMENTS)}"
+            )
+    return several
+
+
 def evaluate(
     net: Block, data: Any, loss: Any = None, metrics: Any = (), batch_axis: int = 0
 ) -> dict[str, float]:
     """Compute the mean `loss` and the `metrics` of `net` over `data`, by name; nothing is
-    trained."""
+    trained. Raises `FitError` for data without batches."""
     several = _metrics(metrics)
     for metric in several:
         metric.reset()
-    total, count = 0.0, 0
+    total, count, batch = 0.0, 0, None
     for batch in data:
         inputs, labels = split_batch(batch, devices_of(net), batch_axis)
         outputs = [net(*each) for each in inputs]
@@ -101,6 +117,8 @@ def evaluate(
                 count += value.size
         for metric in several:
             metric.update(labels, outputs)
+    if batch is None:
+        raise FitError("evaluate: the data contains no batches")
     entry = {} if loss is None or not count else {"loss": float(total) / count}
     return {**entry, **values_of(several)}
 
@@ -364,6 +382,8 @@ def split_batch(batch: Any, devices: list[Any], axis: int) -> tuple[list[Any], l
             f"fit: a batch is {type(batch).__name__}; it must be a list of inputs and a label, "
             "as from a DataLoader over ArrayDataset(inputs, labels)"
         )
+    if axis and not -len(batch[0].shape) <= axis < len(batch[0].shape):
+        raise AxisError(f"fit: batch_axis={axis}, but the data has shape {tuple(batch[0].shape)}")
     count = min(len(devices), len(batch[0]) if axis == 0 else batch[0].shape[axis])
     parts = [split_and_load(each, devices[:count], axis, even_split=False) for each in batch]
     *inputs, labels = parts

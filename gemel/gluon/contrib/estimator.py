@@ -6,6 +6,7 @@ This is MXNet 1's interface. `gluon.fit` is shorter, and its checkpoints resume 
 from __future__ import annotations
 
 import copy
+import functools
 import logging
 import sys
 import warnings
@@ -37,6 +38,7 @@ from gemel.gluon.metric import Accuracy, EvalMetric
 from gemel.gluon.metric import Loss as MeanLoss
 from gemel.gluon.trainer import Trainer
 from gemel.gluon.utils import split_and_load
+from gemel.ranges import counted
 
 
 class BatchProcessor:
@@ -150,10 +152,14 @@ class Estimator:
         """
         if (epochs is None) == (batches is None):
             raise EstimatorError("Estimator.fit: give either epochs= or batches=")
+        for name, count in (("epochs", epochs), ("batches", batches)):
+            if count is not None:
+                counted("Estimator.fit", name, count)
         self.max_epoch, self.max_batch = epochs, batches
         usual = [StoppingHandler(), GradientUpdateHandler(), MetricHandler(self.train_metrics)]
         if val_data is not None:
-            usual.append(ValidationHandler(val_data, self.evaluate))
+            evaluate = functools.partial(self.evaluate, batch_axis=batch_axis)
+            usual.append(ValidationHandler(val_data, evaluate))
         usual.append(LoggingHandler(metrics=self.train_metrics))
         handlers = _Handlers(event_handlers, usual)
         handlers.tell("train_begin", self)

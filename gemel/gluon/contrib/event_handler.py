@@ -16,6 +16,7 @@ from gemel.errors import GemelError, unknown_name
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.metric import EvalMetric, Loss
 from gemel.lists import as_list
+from gemel.ranges import counted
 from gemel.spec import plain
 
 
@@ -120,6 +121,9 @@ class _Periodic(TrainBegin, BatchEnd, EpochEnd):
     """Does something after a number of batches, and after a number of epochs."""
 
     def __init__(self, epoch_period: int | None, batch_period: int | None) -> None:
+        for name, period in (("epoch_period", epoch_period), ("batch_period", batch_period)):
+            if period is not None:
+                counted(type(self).__name__, name, period, 0)
         self.epoch_period, self.batch_period = epoch_period, batch_period
         self.current_epoch = self.current_batch = 0
 
@@ -181,7 +185,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         self, log_interval: int | str = "epoch", metrics: Any = None, priority: float = math.inf
     ) -> None:
         log_interval = plain(log_interval)
-        if log_interval != "epoch" and not isinstance(log_interval, int):
+        if log_interval != "epoch" and not (isinstance(log_interval, int) and log_interval > 0):
             raise EstimatorError(f"LoggingHandler: log_interval {log_interval!r} must be 'epoch' "
                                  "or a number of batches")  # fmt: skip
         self.log_interval, self.priority = log_interval, priority
@@ -344,7 +348,8 @@ class CheckpointHandler(_Periodic):
         super().__init__(epoch_period, batch_period)
         self._best = _Monitor("CheckpointHandler", monitor, mode) if save_best else None
         self.model_dir, self.model_prefix = Path(model_dir), model_prefix
-        self.verbose, self.max_checkpoints = verbose, max_checkpoints
+        self.verbose = verbose
+        self.max_checkpoints = counted("CheckpointHandler", "max_checkpoints", max_checkpoints)
         self.resume_from_checkpoint = resume_from_checkpoint
         self.saved_checkpoints: list[str] = []
         self.trained_epoch, self.trained_batch = -1, 0
