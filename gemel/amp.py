@@ -93,6 +93,8 @@ def _precision(
     for given in (low, wide, conditional, excluded):
         if isinstance(given, str):
             raise ArgumentError(f"{name}: {given!r} is a string; give a list of names")
+        if not isinstance(given, (Iterable, type(None))):
+            raise ArgumentError(f"{name}: {given!r} is not a list of names")
     conditions = tuple(_condition(name, each) for each in conditional or ())
     named = [frozenset(map(_operation, each or ())) for each in (low, wide)]
     return Precision(dtype, named[0], named[1], conditions, tuple(excluded or ()))
@@ -106,8 +108,11 @@ def _condition(name: str, given: Any) -> tuple[str, str, tuple[str, ...]]:
             f"{name}: {given!r} in conditional_fp32_ops must be a triple: an operation, one of "
             "its parameters, and a list of that parameter's values"
         )
-    op, parameter, values = given
-    return _operation(op), parameter, tuple(map(str, values))
+    op, parameter, values = _operation(given[0]), given[1], given[2]
+    known = _operations()[op].parameters
+    if parameter not in known:
+        raise unknown_name(f"parameter of {op}", parameter, known)
+    return op, parameter, tuple(map(str, values))
 
 
 def _low_dtype(name: str, target_dtype: Any) -> DType | None:

@@ -418,6 +418,8 @@ def test_operations_by_a_parameter() -> None:
 def test_names_and_dtypes_are_checked() -> None:
     with pytest.raises(UnknownNameError, match=r"matmull.*'matmul'"):
         amp.autocast(fp32_ops=["matmull"])
+    with pytest.raises(UnknownNameError, match=r"parameter of softmax 'axes'.*'axis'"):
+        amp.autocast(conditional_fp32_ops=[("softmax", "axes", [0])])
     with pytest.raises(DTypeError, match="autocast: target_dtype is int8"):
         amp.autocast("int8")
     with pytest.raises(DTypeError, match="init: target_dtype is float64"):
@@ -432,6 +434,8 @@ def test_names_and_dtypes_are_checked() -> None:
             lambda: amp.convert_hybrid_block(perceptron(), excluded_sym_names="dense0"),
             "convert_hybrid_block: 'dense0' is a string",
         ),
+        (lambda: amp.init(target_precision_ops=3), "init: 3 is not a list of names"),
+        (lambda: amp.LossScaler(-1), "LossScaler: init_scale is -1; it must be .* at least 1"),
         (
             lambda: amp.init(conditional_fp32_ops=[("softmax", "axis")]),
             "must be a triple: an operation, one",
@@ -441,7 +445,7 @@ def test_names_and_dtypes_are_checked() -> None:
             "HybridSequential is not a gluon.Trainer",
         ),
     ],
-    ids=["names", "excluded", "condition", "trainer"],
+    ids=["names", "excluded", "number", "scale", "condition", "trainer"],
 )
 def test_arguments_are_checked(call: Callable[[], Any], message: str) -> None:
     with pytest.raises(ArgumentError, match=message):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
 from gemel.gluon.parameter import Parameter
+from gemel.ranges import check_number, counted
 from gemel.tracing.compiled import Compiled
 
 if TYPE_CHECKING:
@@ -34,9 +35,10 @@ class LossScaler:
     def __init__(
         self, init_scale: float = FIRST, scale_window: int = WINDOW, dynamic: bool = True
     ) -> None:
+        check_number("LossScaler", "init_scale", init_scale, 1)
         #: The factor for the next loss.
         self.loss_scale = float(init_scale)
-        self.scale_window = scale_window
+        self.scale_window = counted("LossScaler", "scale_window", scale_window)
         self.dynamic = dynamic
         #: The number of steps since the scale was changed.
         self._unskipped = 0
