@@ -216,7 +216,7 @@ def name_call(error: GemelError, name: str) -> None:
     `vander` is composed of `power`, `cumprod`, ...; an error of one of these is about `vander`.
     """
     message, *others = error.args or ("",)
-    if isinstance(message, str) and name not in message:
+    if isinstance(message, str) and name not in message.replace(":", " ").split():
         error.args = (f"{name}: {message}", *others)
 
 

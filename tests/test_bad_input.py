@@ -366,6 +366,10 @@ NAMED: dict[str, Callable[[], Any]] = {
     "norm of fft": lambda: np.fft.fft(np.ones(3), norm={}),  # type: ignore[arg-type]
     "fft2: s": lambda: np.fft.fft2(np.ones((2, 2)), s=0.5),
     "fftn: axes": lambda: np.fft.fftn(np.ones((2, 2)), axes=1),
+    "exponential": lambda: np.random.exponential(size=-1),
+    "chisquare": lambda: np.random.chisquare(np.array([1j])),
+    "hypergeometric": lambda: np.random.hypergeometric(np.ones(2), 2.5, 1).asnumpy(),
+    "tensorsolve": lambda: np.linalg.tensorsolve(np.ones(()), np.ones(2), axes=(0, 1)),
     "tensordot: axes": lambda: np.tensordot(np.ones((2, 2)), np.ones((2, 2)), axes=0.5),
     "tensordot: axes .1,.": lambda: np.tensordot(np.ones((2, 2)), np.ones((2, 2)), axes=(1,)),
 }

@@ -13,7 +13,7 @@ from typing import Any
 
 from gemel.device import beside
 from gemel.dtype import as_dtype, float32, float64, int64
-from gemel.errors import ArgumentError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
@@ -56,6 +56,8 @@ def _named(kind: str) -> Iterator[None]:
         yield
     except ValueError as error:
         raise ArgumentError(f"{kind}: {error}") from None
+    except TypeError as error:
+        raise DTypeError(f"{kind}: {error}") from None
 
 
 @op(fails=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel.device import Device, beside
 from gemel.dtype import DType, as_dtype, check_held, default_float, float32, float64, int64
-from gemel.errors import ArgumentError, DTypeError, ShapeError, suggestion
+from gemel.errors import ArgumentError, DTypeError, GemelError, ShapeError, name_call, suggestion
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.keywords import check_target, fits
 from gemel.ir.public import Array, function, publish
@@ -119,9 +119,13 @@ class Distribution:
             raise DTypeError(f"{self.__name__}: dtype {dtype} must be {words}{hint}")
         plain = [given[name] for name in self.parameters]
         with beside(given["device"] or given["ctx"], (*plain, out)):
-            parameters = [*map(self._parameter, self.parameters, plain)]
-            shape = shape_of(self.__name__, size, parameters)
-            found = self.body(Draw(shape, dtype), *parameters)
+            try:
+                parameters = [*map(self._parameter, self.parameters, plain)]
+                shape = shape_of(self.__name__, size, parameters)
+                found = self.body(Draw(shape, dtype), *parameters)
+            except GemelError as error:  # of the operations that it is composed of
+                name_call(error, self.__name__)
+                raise
             return delivered(self.__name__, in_dtype(found, dtype), out)
 
     def __reduce__(self) -> str:

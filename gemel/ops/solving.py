@@ -22,7 +22,7 @@ from gemel.ops.elementwise import multiply
 from gemel.ops.linalg import matmul
 from gemel.ops.shape import expand_dims, operand, operands, reshape
 from gemel.ops.triangles import tril, triu
-from gemel.spec import Spec, broadcast, product, promote_specs
+from gemel.spec import Spec, broadcast, normalize_axis, product, promote_specs, wholes
 
 
 def by_lapack(function: Callable[..., Any], *arrays: Any) -> Any:
@@ -346,7 +346,8 @@ def tensorsolve(a: Any, b: Any, axes: Any = None) -> Array:
     """
     a, b = operands((a, b))
     if axes is not None:
-        last = [axis % a.ndim for axis in axes]
+        given = wholes("tensorsolve", "axes", axes)
+        last = [normalize_axis("tensorsolve", axis, a.ndim) for axis in given]
         a = a.transpose([i for i in range(a.ndim) if i not in last] + last)
     shape = a.shape[b.ndim :]
     flat = reshape(a, shape=(product(a.shape[: b.ndim]), product(shape)))
