@@ -12,7 +12,13 @@ import numpy
 import pytest
 
 from gemel import autograd, cpu, device, gluon, gpu, init, lr_scheduler, np, npx
-from gemel.errors import DeviceError, ShapeError, UninitializedError, UnknownNameError
+from gemel.errors import (
+    ArgumentError,
+    DeviceError,
+    ShapeError,
+    UninitializedError,
+    UnknownNameError,
+)
 from gemel.gluon import nn, parallel
 
 LOSS = gluon.loss.SoftmaxCrossEntropyLoss()
@@ -352,3 +358,38 @@ def test_an_error_leaves_no_device_waiting_for_another(way, hybrid):
 
 def broken(prediction: Any, label: Any) -> Any:
     raise ValueError("made up")
+
+
+class Both(nn.HybridBlock):
+    """Two results: what comes in, and twice that."""
+
+    def forward(self, x):
+        return x, 2 * x
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_several_results(way):
+    net = network(way == "tensor")
+    net.add(Both())
+    parts = split(way, net, devices_of("gpu", 2))
+    parts.initialize(init.Xavier())
+    x, y = batch()
+    once, twice = parts(x)
+    assert once.shape == (EXAMPLES, 3) and (twice.asnumpy() == 2 * once.asnumpy()).all()
+    assert parts.backward(x, y, lambda found, label: LOSS(found[1], label)).shape == (EXAMPLES,)
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_losses_and_batches_of_another_kind(way):
+    parts = split(way, network(way == "tensor"), devices_of("gpu", 2))
+    parts.initialize(init.Xavier())
+    x, y = batch()
+    for loss, text in [(None, "None is not a function"), (lambda p, y: 1.0, "returned a float"),
+                       (lambda p, y: (p, y), "returned a tuple")]:  # fmt: skip
+        with pytest.raises(ArgumentError, match=text):
+            parts.backward(x, y, loss)
+    for given, labels in [((x, x), y), (x, (y, y))]:
+        with pytest.raises(ArgumentError, match="takes one array of examples, and one of labels"):
+            parts.backward(given, labels, LOSS)
+    with pytest.raises(ArgumentError, match="not 2 in a tuple"):
+        parts((x, x))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd
-from gemel.gluon.parallel.split import Split, apart, as_batch, joined, loss_of, together
+from gemel.gluon.parallel.split import Split, apart, as_array, as_batch, joined, loss_of, together
 from gemel.gluon.utils import split_and_load
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ class DataParallel(Split):
 
     def __call__(self, x: Any) -> ndarray:
         """The network's results, computed in parts, on the first device."""
-        parts = split_and_load(x, self.devices, even_split=False)
+        parts = split_and_load(as_array(x), self.devices, even_split=False)
         found: ndarray = joined([self.net(part) for part in parts], self.devices[0])
         return found
 

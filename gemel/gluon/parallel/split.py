@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np, npx
 from gemel.device import as_device
-from gemel.errors import DeviceError, GemelError, ShapeError
+from gemel.errors import ArgumentError, DeviceError, GemelError, ShapeError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -93,8 +93,18 @@ class Split:
 
 
 def loss_of(loss: Callable[..., Any], prediction: Any, label: Any) -> Any:
-    """The loss of each example. Raises `ShapeError` for a single number for the batch."""
+    """The loss of each example. Raises `ArgumentError` for a loss that is not a function which
+    returns an array, and `ShapeError` for a single number for the batch."""
+    if not callable(loss):
+        raise ArgumentError(
+            f"loss: {loss!r} is not a function of prediction and label, such as gluon.loss.L2Loss()"
+        )
     found = loss(prediction, label)
+    if not hasattr(found, "as_in_ctx"):
+        raise ArgumentError(
+            f"loss: it returned a {type(found).__name__}, not an array with the loss of each "
+            "example"
+        )
     if tuple(found.shape[:1]) != tuple(label.shape[:1]):
         raise ShapeError(
             f"loss: {len(label)} examples have a loss of shape {tuple(found.shape)}; its first "
@@ -132,7 +142,15 @@ def _failing(like: Any) -> Any:
 
 
 def as_array(value: Any) -> Any:
-    """Convert NumPy arrays and lists to a gemel array."""
+    """Convert NumPy arrays and lists of examples to a gemel array. Raises `ArgumentError` for a
+    tuple of arrays, whose first axis would not be the examples."""
+    if isinstance(value, tuple) and any(hasattr(each, "shape") for each in value):
+        shapes = ", ".join(str(list(getattr(each, "shape", ()))) for each in value)
+        raise ArgumentError(
+            f"a network that is split takes one array of examples, and one of labels, not "
+            f"{len(value)} in a tuple (shapes {shapes}); concatenate them along "
+            "another axis than the first, and let the network or the loss take them apart"
+        )
     return value if hasattr(value, "as_in_ctx") else np.array(value)
 
 
@@ -150,7 +168,9 @@ def as_batch(name: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def joined(parts: Sequence[Any], device: Device) -> Any:
-    """Concatenate parts of a batch on a device."""
+    """Concatenate parts of a batch on a device; each of the results, if a network has several."""
+    if isinstance(parts[0], (tuple, list)):
+        return type(parts[0])([joined(each, device) for each in zip(*parts, strict=True)])
     if len(parts) == 1:
         return parts[0].to_device(device)
     return np.concatenate([part.to_device(device) for part in parts], axis=0)
