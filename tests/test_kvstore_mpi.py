@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -267,6 +269,21 @@ def test_a_killed_worker_ends_the_job(tmp_path):
     job, written = launched(tmp_path, 3, "wrong", how="kill")
     assert job.returncode != 0 and 1 not in written
     assert "the job of 3 workers ended with status" in job.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_launcher_that_is_told_to_end_ends_its_workers(number, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n")
+    command = [sys.executable, "-m", "gemel", "launch", "-n", "2", str(program)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
+        workers = [int(job.stdout.readline()) for _ in range(2)]
+        job.send_signal(number)
+        assert job.wait(60) != 0
+    until = time.monotonic() + 60  # the starter kills them, and may end before they do
+    while left := [pid for pid in workers if Path(f"/proc/{pid}").exists()]:
+        assert time.monotonic() < until, f"still there: {left}"
+        time.sleep(0.05)
 
 
 def test_a_fork_of_a_worker_is_not_a_worker(tmp_path):

@@ -7,7 +7,8 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -40,7 +41,7 @@ def launch(
     environment = _environment(here, timeout)
     options = _options(starter, workers, places, environment)
     command = [starter, *options, sys.executable, script, *arguments]
-    with subprocess.Popen(command, env=environment) as job:
+    with subprocess.Popen(command, env=environment) as job, _passing_on(job):
         while True:
             try:
                 status = job.wait()
@@ -50,6 +51,22 @@ def launch(
     if status != 0:
         print(f"gemel launch: the job of {workers} workers {_ending(status)}", file=sys.stderr)
     return status if status >= 0 else 128 - status
+
+
+@contextmanager
+def _passing_on(job: subprocess.Popen[bytes]) -> Iterator[None]:
+    """A block of code in which SIGTERM and SIGHUP end the job: the starter ends its workers, which
+    would go on without it."""
+
+    def pass_on(number: int, frame: object) -> None:
+        job.send_signal(number)
+
+    before = {one: signal.signal(one, pass_on) for one in (signal.SIGTERM, signal.SIGHUP)}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def _starter() -> str:
