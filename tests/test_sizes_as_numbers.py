@@ -132,6 +132,30 @@ def test_functions_of_numbers_give_arrays(function: Function, dtype: str) -> Non
     is_the_same(function, np.array([1, 2, 3], dtype=dtype), 2, 5, 9)
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x, number: np.add(number, 1) + x,
+        lambda x, number: np.subtract(1, number) + x,
+        lambda x, number: np.power(number, 2) + x,
+        lambda x, number: np.negative(number) + x,
+        lambda x, number: np.absolute(number) + x,
+        lambda x, number: np.mod(number, 2) + x,
+        lambda x, number: np.copy(number) + x,
+        lambda x, number: np.divmod(number, 2)[1] + x,
+        lambda x, number: (1 - number) ** 2 / 3 // 1 % 5 + x,
+        lambda x, number: abs(-number) + +number + x,
+        lambda x, number: divmod(number, 2)[1] + divmod(7, number)[0] + x,
+        lambda x, number: round(number, 1) + x,
+        lambda x, number: x if number == 2.25 else -x,
+    ],
+)
+def test_functions_give_arrays_and_operators_numbers(function: Function) -> None:
+    x = np.array([1, 2, 3], dtype="float16")
+    for number in (2.25, -1.5):
+        assert outcome(gemel.compile(function), x, number) == outcome(function, x, number)
+
+
 def test_functions_of_numbers_given_at_run_time_give_arrays() -> None:
     x = np.ones(2, dtype="float16")
     function = gemel.compile(lambda x, number: x * np.sqrt(number))

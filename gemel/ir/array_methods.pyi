@@ -25,9 +25,6 @@ class ArrayMethods(WrittenMethods):
     def __copy__(self, /) -> Self:
         """A copy of the elements in new memory."""
 
-    def __divmod__(self, b: Any, /) -> tuple[Self, ...]:
-        """Quotient rounded down, and remainder."""
-
     def __floordiv__(self, b: Any, /) -> Self:
         """Quotient rounded down; integers divided by zero give 0."""
 

@@ -26,7 +26,7 @@ from gemel.errors import ShapeError, TraceError
 from gemel.extent import NUMBER
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.current import current_trace
-from gemel.ir.methods import call
+from gemel.ir.methods import call, operate
 from gemel.ir.unavailable import InMemory
 from gemel.spec import Spec
 
@@ -175,10 +175,10 @@ class Entry(InMemory, ArrayMethods):
     __hash__ = object.__hash__
 
     def __eq__(self, other: object) -> Any:
-        return NotImplemented if is_foreign(other) else call("equal", self, other)
+        return NotImplemented if is_foreign(other) else operate("equal", self, other)
 
     def __ne__(self, other: object) -> Any:
-        return NotImplemented if is_foreign(other) else call("not_equal", self, other)
+        return NotImplemented if is_foreign(other) else operate("not_equal", self, other)
 
     @property
     def itemsize(self) -> int:
@@ -233,7 +233,7 @@ class Entry(InMemory, ArrayMethods):
         return (self[i] for i in range(len(self)))
 
     def __pos__(self) -> Any:
-        return self.copy()
+        return operate("copy", self)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         call("setitem", self, key, value)

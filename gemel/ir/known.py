@@ -44,18 +44,15 @@ def _arrays(trace: Trace, inputs: tuple[Any, ...]) -> list[Any]:
     ]
 
 
-def of_numbers(
-    trace: Trace, op: Op, inputs: tuple[Any, ...], found: tuple[Entry, ...]
-) -> tuple[Entry, ...]:
+def of_numbers(trace: Trace, op: Op, found: tuple[Entry, ...]) -> tuple[Entry, ...]:
     """The results of a traced call; they are made arrays if all its inputs were Python numbers.
 
-    `np.sin(1.0)` is an array, as without tracing. Python's operators on number arguments (`s + 1`)
-    return numbers. So do operations in a gradient's rule: 2 / n takes the dtype of what it scales.
+    `np.sin(1.0)` is an array, as without tracing. Python's operators on number arguments (`s + 1`,
+    `Op.operated`) return numbers. So do operations in a gradient's rule: 2 / n takes the dtype of
+    what it scales.
     """
     if trace.inputs.closed is None or op.dynamic or not found[0].node.specs[0].weak:
         return found
     if trace.part:  # a gradient's rule makes the nodes, not the program
-        return found
-    if op.operator and any(isinstance(value, Entry) for value in inputs):
         return found
     return tuple([call("cast", entry, dtype=entry.dtype) for entry in found])

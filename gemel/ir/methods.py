@@ -31,6 +31,13 @@ def call(name: str, *inputs: Any, **parameters: Any) -> Any:
     return REGISTRY[name](*inputs, **parameters)
 
 
+def operate(name: str, *inputs: Any, **parameters: Any) -> Any:
+    """Apply the operation called `name` as Python's operator does (`Op.operated`)."""
+    if name not in REGISTRY:
+        load(lambda: name in REGISTRY)
+    return REGISTRY[name].operated(*inputs, **parameters)
+
+
 def face(name: str) -> Any:
     """The function that users call for the operation called `name`."""
     if name not in REGISTRY:
@@ -80,13 +87,16 @@ class WrittenMethods(ElementMethods):
         """`round(x)`: a Python integer of an array without dimensions, as of a number."""
         if digits is None and not self.ndim:
             return round(self.item())
-        return call("round", self, decimals=digits or 0)
+        return operate("round", self, decimals=digits or 0)
 
     def __trunc__(self: Any) -> int:
         return int(self)
 
+    def __divmod__(self, other: Any) -> Any:
+        return operate("divmod", self, other)
+
     def __rdivmod__(self, other: Any) -> Any:
-        return call("divmod", other, self)
+        return operate("divmod", other, self)
 
     def __getitem__(self, key: Any) -> Any:
         return call("getitem", self, key)

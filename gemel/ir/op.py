@@ -247,7 +247,8 @@ class Op(_core.OpBase, RuleDecorators):
 
     def kernel_for(self, inputs: Sequence[Spec], results: Sequence[Spec]) -> bool:
         """Whether a call with these inputs and results becomes machine code."""
-        if self.fails and self.rules.element is not None and all(spec.is_empty for spec in results):
+        by_element = self.rules.element is not None or self.rules.planned is not None
+        if self.fails and by_element and all(spec.is_empty for spec in results):
             return False  # a kernel that makes nothing checks nothing
         if not self.has_kernel or all(s.dtype.kind != "c" for s in (*inputs, *results)):
             return self.has_kernel
@@ -380,13 +381,24 @@ class Op(_core.OpBase, RuleDecorators):
         trace."""
         trace = current_trace()
         if trace is not None:
-            found = of_numbers(trace, self, inputs, self.apply(inputs, parameters))
+            found = of_numbers(trace, self, self.apply(inputs, parameters))
         else:
             symbol = next((value for value in inputs if isinstance(value, Entry)), None)
             if symbol is not None:
                 raise symbol.left_over(self.name)
             found = above.run(self, inputs, parameters)
         return found[0] if self.outputs == 1 and len(found) == 1 else found
+
+    def operated(self, *inputs: Any, **parameters: Any) -> Any:
+        """What Python's operator for it gives (`a + b`, `round(x, 2)`).
+
+        The difference from a call is in traces: an operator on numbers gives a number, whose dtype
+        adapts to arrays; a function gives an array.
+        """
+        if current_trace() is None:
+            return self(*inputs, **parameters)
+        found = self.apply(inputs, self.complete(parameters))
+        return found[0] if self.outputs == 1 else found
 
     def _by_name(
         self, inputs: tuple[Any, ...], keywords: dict[str, Any]

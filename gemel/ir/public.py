@@ -113,18 +113,29 @@ def make_operator(op: Any, name: str) -> None:
     if name in OPERATORS:
         raise ValueError(f"operator {name!r} is declared twice")
     OPERATORS[name] = op
-    setattr(ArrayMethods, f"__{name}__", op)
+    setattr(ArrayMethods, f"__{name}__", forwards(op))
     if name in ALONE:
         return
     setattr(ArrayMethods, f"__r{name}__", reflected(op))
     setattr(ArrayMethods, f"__i{name}__", in_place(op))
 
 
+def forwards(op: Any) -> Callable[..., Any]:
+    """The method a.__add__(b), which Python calls for a + b."""
+
+    def method(self: Any, *others: Any) -> Array:
+        return op.operated(self, *others)
+
+    method.__doc__ = op.__doc__
+    method.__wrapped__ = op  # type: ignore[attr-defined] # its signature is the operation's
+    return method
+
+
 def reflected(op: Any) -> Callable[[Any, Any], Any]:
     """The method b.__radd__(a), which Python calls for a + b if a is not an array."""
 
     def method(self: Any, other: Any) -> Array:
-        return op(other, self)
+        return op.operated(other, self)
 
     method.__doc__ = f"{op.name}(other, self)."
     return method
@@ -135,7 +146,7 @@ def in_place(op: Any) -> Callable[[Any, Any], Any]:
     x."""
 
     def method(self: Any, other: Any) -> Array:
-        return call("overwrite", self, op(self, other))
+        return call("overwrite", self, op.operated(self, other))
 
     method.__doc__ = f"self[...] = {op.name}(self, other)."
     return method

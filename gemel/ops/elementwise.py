@@ -83,7 +83,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return g, -(g * floor(a / b))
 
 
-@elementwise(dtype="numeric", outputs=2, public="np", method="__divmod__")
+@elementwise(dtype="numeric", outputs=2, public="np")
 def divmod(xp: Any, a: Any, b: Any) -> Any:
     """Quotient rounded down, and remainder."""
     return a // b, a % b
