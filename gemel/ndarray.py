@@ -27,7 +27,7 @@ from gemel.ir.layout import Layout
 from gemel.ir.numbers import beyond
 from gemel.ir.op import Op
 from gemel.ir.public import OPERATORS, function
-from gemel.ops import assignment, elementwise, indexing, keys
+from gemel.ops import assignment, elementwise, keys, subscripts
 from gemel.passes.gradient import gradient as gradient_of
 from gemel.runtime import callback as callbacks
 from gemel.runtime import prepare
@@ -66,7 +66,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
     # --- writing ----------------------------------------------------------------------------
 
     def _getitem(self, key: Any) -> Any:
-        return indexing.getitem(self, key)
+        return subscripts.getitem(self, key)
 
     def _setitem(self, key: Any, value: Any) -> None:
         if _core.capturing():

@@ -212,6 +212,7 @@ def close(found: Array, expected: Array, name: str, scale: float = 1.0) -> None:
         "wide_matmul",
         "scatter",
         "add_along_axis",
+        "add_points",
         "fold",
     )
     if found.dtype.kind not in "fc" or exact or (rounded and name not in FUNCTIONS):
@@ -421,8 +422,23 @@ def _shapes() -> list[Case]:
     ]
 
 
+def _points() -> list[Case]:
+    rows, columns = Draw((4,), "index", "int64", 3), Draw((2, 1), "place", "int32", 5)
+    both: Any = {"axis": 1, "named": (1, 2), "caller": "take"}
+    added = {**both, "shape": (2, 3, 5, 2)}
+    found: list[Case] = []
+    for read, add in (("points", "points_added"), ("read_points", "add_points")):
+        found += [
+            _case(read, (2, 3, 5, 2), rows, columns, **both),
+            _case(read, (3, 5), rows, Draw((), "index", "uint8", 5), **{**both, "axis": 0}),
+            _case(add, (2, 2, 4, 2), rows, columns, **added),
+        ]
+    return found
+
+
 def _indexing() -> list[Case]:
     return [
+        *_points(),
         _case("gather", (5, 3), Draw((4,), "index", "int64", 5), axis=0),
         _case("gather", (2, 5, 3), Draw((2, 3), "index", "int32", 5), axis=1),
         _case("gather", (4, 5), Draw((), "index", "int8", 5), axis=1),

@@ -281,6 +281,29 @@ def test_an_index_out_of_range_is_raised_at_the_wait(way: str) -> None:
     assert x.tolist() == [0, 1, 2, 3]
 
 
+@pytest.mark.parametrize("way", ["imperative", "compiled"])
+def test_an_index_out_of_range_names_the_axes_of_the_array(way: str) -> None:
+    cases: list[tuple[str, Any]] = [
+        ("axis 0 with size 2 or axis 1 with size 3", lambda x, at: x[range(2), at, 0]),
+        ("axis 0 with size 2 or axis 2 with size 4", lambda x, at: x[[0, 1], :, at]),
+        ("axis 1 with size 3 or axis 2 with size 4", lambda x, at: x[0, at, at - 6]),
+        ("axis 0 with size 2 or axis 1 with size 3", lambda x, at: npx.gather_nd(x, [at, at])),
+        ("axis 1 with size 3", lambda x, at: _written_at(x, at)),
+    ]
+    x, at = np.ones((2, 3, 4)), np.array([0, 9])
+    for named, function in cases:
+        call = gemel.compile(function) if way == "compiled" else function
+        with pytest.raises(IndexError, match=f"out of bounds for {named}"):
+            call(x, at).asnumpy()
+    assert x.sum() == 24
+
+
+def _written_at(x: Any, at: Any) -> Any:
+    x = x.copy()
+    x[[0, 1], at] = 5
+    return x
+
+
 def test_a_failed_array_is_healed_by_overwriting() -> None:
     x = np.arange(4, dtype="float32")
     bad = x[np.array([9, 0])]

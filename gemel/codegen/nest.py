@@ -190,8 +190,8 @@ class Nest:
         self.apart: set[int] = set()
         self.numbers: list[Number] = []
         self.extras: list[int] = []
-        #: Class and message of what a failing check raises, and the size that `{}` in it stands
-        #: for.
+        #: Class and message of what a failing check raises, and the sizes that each `{}` in it
+        #: stands for.
         self.failure: tuple[Any, ...] | None = None
         self.parallel = True
 
@@ -403,20 +403,17 @@ class Nest:
         return -(-chunk // cuts) * cuts
 
     def told(self, launch: Launch) -> tuple[str, str] | None:
-        """The class and the message of what a failing check raises. `{}` in the message becomes a
-        size, or the position of the size among the kernel's integers if it is free."""
+        """The class and the message of what a failing check raises. Each `{}` in the message
+        becomes a size, or the position of the size among the kernel's integers if it is free."""
         if self.failure is None:
             return None
         name, message, *sizes = self.failure
         if not sizes:
             return name, message
-        if not isinstance(sizes[0], Dim):
-            return name, message.format(sizes[0])
         known = [*launch.integers]
         for position, number in launch.scalars:
             known[position] = number.source[1] if number.source[0] == "constant" else 0
-        position = next(i for i, n in enumerate(known) if same_for_all(n, sizes[0]))
-        return name, message.format(f"{{{position}}}")
+        return name, message.format(*(_size(each, known) for each in sizes))
 
     def has(self, *names: str) -> bool:
         """Whether any instruction has one of these names."""
@@ -426,6 +423,13 @@ class Nest:
         """The loops along some dimensions."""
         running = [strides for _, _, _, strides in self.operands]
         return merged((self.shape[d], [strides[d] for strides in running]) for d in dimensions)
+
+
+def _size(size: int, known: list[Any]) -> str:
+    """A size in a message; if it is free, its position among a kernel's integers: `{3}`."""
+    if not isinstance(size, Dim):
+        return str(size)
+    return f"{{{next(i for i, n in enumerate(known) if same_for_all(n, size))}}}"
 
 
 def merged(loops: Iterable[Loop]) -> list[Loop]:

@@ -19,6 +19,7 @@ from gemel.ops import (
     random,
     reduction,
     shape,
+    subscripts,
     ufuncs,
 )
 
@@ -105,5 +106,6 @@ __all__ = [
     "random",
     "reduction",
     "shape",
+    "subscripts",
     "ufuncs",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel import _core
 from gemel.dtype import as_dtype
 from gemel.errors import (
     ArgumentError,
@@ -15,35 +14,25 @@ from gemel.errors import (
 )
 from gemel.extent import WHOLE
 from gemel.ir.above import above
-from gemel.ir.current import current_trace
 from gemel.ir.declare import op
 from gemel.ir.keywords import into
 from gemel.ir.layout import Layout
-from gemel.ir.methods import named
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ir.rules import Emitter
-from gemel.lists import leaves
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.elementwise import full, limit, where
 from gemel.ops.keys import (
-    adjacent,
-    array_axes,
     canonical,
     check_key,
-    check_masks,
-    is_array,
-    is_basic,
-    is_mask,
     key_layout,
     key_shape,
     numpy_key,
-    placed,
     signed,
     wrapped,
 )
-from gemel.ops.shape import check_axis, expand_dims, operand, reshape, transpose
-from gemel.spec import Spec, broadcast, extents, normalize_axis, same_shape, same_shape_for_all
+from gemel.ops.shape import check_axis, operand, reshape
+from gemel.spec import Spec, extents, normalize_axis, same_shape, same_shape_for_all
 
 # --- basic keys -----------------------------------------------------------------------------
 
@@ -183,15 +172,19 @@ def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
 @gather.element
 def _(loop: Any, at: Any, x: Any, indices: Any, *, axis: int) -> Any:
     after = axis + len(indices.shape)
-    loop.failure = out_of_range("take", axis, x.shape)
+    loop.failure = out_of_range("take", (axis, x.shape[axis]))
     position = loop.checked(indices.at(*at[axis:after]), x.shape[axis])
     return x.at(*at[:axis], position, *at[after:])
 
 
-def out_of_range(name: str, axis: int, shape: tuple[int, ...]) -> tuple[str, str, int]:
-    """The failure that an out-of-range position causes."""
-    message = f"{name}: an index is out of bounds for axis {axis} with size {{}}"
-    return "IndexError", message, shape[axis]
+def out_of_range(name: str, *axes: tuple[int, int]) -> tuple[Any, ...]:
+    """The failure that a position out of range causes along one of some axes, each with its size.
+
+    The kernel does not say along which of them.
+    """
+    places = " or ".join(f"axis {axis} with size {{}}" for axis, _ in axes)
+    sizes = (size for _, size in axes)
+    return "IndexError", f"{name}: an index is out of bounds for {places}", *sizes
 
 
 @op(fails=True)
@@ -234,7 +227,8 @@ def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int, shape: Any) -> Non
     emit.fill(total, 0)
     lead, middle = axis, len(indices.shape)
     # Not in parallel and not in vectors: two slices may be added to the same place.
-    loop = emit.loop(g.shape, failure=out_of_range("take", axis, shape), parallel=False)
+    failure = out_of_range("take", (axis, shape[axis]))
+    loop = emit.loop(g.shape, failure=failure, parallel=False)
     rest = len(g.shape) - lead - middle
     target = loop.target(total, (*total.strides[:lead], *[0] * middle, *total.strides[axis + 1 :]))
     position = loop.load(indices, (*[0] * lead, *indices.strides, *[0] * rest))
@@ -315,101 +309,3 @@ def _(condition: Any, x: Any = None, y: Any = None) -> Array:
 def boolean_index(x: Any, mask: Any) -> Any:
     """The elements of x where the mask is true. It waits for both, so it cannot be traced."""
     return x[mask]
-
-
-# --- x[key] ---------------------------------------------------------------------------------
-
-
-@named
-def getitem(x: Any, key: Any) -> Any:
-    """x[key] for every kind of key: basic, integer arrays, boolean masks."""
-    if is_basic(key):
-        return basic_index(x, key=canonical(x.shape, key))
-    items = list(key) if isinstance(key, tuple) else [key]
-    if current_trace() is not None:
-        items = [known_mask(item) for item in items]
-        if any(is_mask(item) and type(item).__module__ == "numpy" for item in items):
-            x, items = _masks_as_positions(x, items)
-    items = [above.index_item(item, x) for item in items]
-    if is_basic(tuple(items)):  # the only arrays were NumPy's integers
-        return basic_index(x, key=canonical(x.shape, tuple(items)))
-    if any(is_mask(item) for item in items):
-        whole = len(items) == 1 and items[0].ndim == len(x.shape)
-        # `boolean_index` has no gradient; on the tape, a gather by positions is used instead.
-        tracked = _core.capturing() or (_core.recording() and getattr(x, "_is_tracked", False))
-        if whole and not tracked:
-            check_masks(x.shape, items)
-            return boolean_index(x, items[0])
-        x, items = _masks_as_positions(x, items)
-    return _advanced(x, items)
-
-
-def known_mask(item: Any) -> Any:
-    """In a trace, a mask given as bools is a constant of the program, kept as a NumPy array."""
-    if isinstance(item, (list, bool)) and all(isinstance(leaf, bool) for leaf in leaves(item)):
-        return numpy().array(item, "bool") if item != [] else item
-    return item
-
-
-def _masks_as_positions(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
-    """The index with positions instead of masks, and x with a new axis for each 0-d mask."""
-    check_masks(x.shape, items)
-    found: list[Any] = []
-    for item, axis in reversed(placed(items, len(x.shape))):
-        if not is_mask(item):
-            found.append(item)
-            continue
-        if not item.ndim:
-            x, item = expand_dims(x, axis), item.reshape(1)
-        positions = item.nonzero()
-        found += reversed(positions) if isinstance(positions, tuple) else [positions]
-    return x, found[::-1]
-
-
-def _advanced(x: Any, items: list[Any]) -> Any:
-    """Index with integer arrays: first the basic items, then one gather."""
-    if not any(item is Ellipsis for item in items):
-        items = [*items, Ellipsis]
-    basic = tuple(slice(None) if is_array(item) else item for item in items)
-    axes = array_axes(items, len(x.shape))
-    x = getitem(x, basic)
-    arrays = [item for item in items if is_array(item)]
-    # As in NumPy: unless the arrays are adjacent, their axes come first in the result.
-    lead = axes[0] if adjacent(items) else 0
-    return _several(x, arrays, axes, lead) if len(arrays) > 1 else _one(x, arrays[0], axes[0], lead)
-
-
-def _one(x: Any, indices: Any, axis: int, lead: int) -> Any:
-    """One integer array along an axis; its axes are in the result from axis `lead` on."""
-    if axis != lead:
-        others = [other for other in range(len(x.shape)) if other != axis]
-        x = transpose(x, axes=(*others[:lead], axis, *others[lead:]))
-    return gather(x, indices, axis=lead)
-
-
-def _several(x: Any, arrays: list[Any], axes: list[int], lead: int) -> Any:
-    """Several integer arrays, combined to one flat position over the axes they index."""
-    ndim = len(x.shape)
-    others = [axis for axis in range(ndim) if axis not in axes]
-    order = (*others[:lead], *axes, *others[lead:])
-    extents = [x.shape[axis] for axis in axes]
-    try:
-        broadcast("x[positions]", *(Spec(array.shape, array.dtype) for array in arrays))
-    except ShapeError as error:
-        raise ArrayIndexError(str(error)) from None
-    x = transpose(x, axes=order)
-    flat: Any = 0
-    joined = 1
-    for array, extent in zip(arrays, extents, strict=True):
-        integer_indices("take", Spec(array.shape, array.dtype))
-        flat = flat * extent + checked_position(array, extent)
-        joined = joined * extent
-    x = reshape(x, shape=(*x.shape[:lead], joined, *x.shape[lead + len(axes) :]))
-    return gather(x, flat, axis=lead)
-
-
-def checked_position(index: Any, extent: int) -> Any:
-    """A position counted from the front; if out of range, one that is out of any range."""
-    index = signed(index)
-    index = where(index < 0, index + extent, index)
-    return where((index < 0) | (index >= extent), -(2**40), index)

@@ -11,7 +11,8 @@ from gemel.ir.public import Array, function
 from gemel.ops.assignment import written
 from gemel.ops.elementwise import add, cast, floor_divide, full, iota, multiply, where
 from gemel.ops.elementwise import copy as materialized
-from gemel.ops.indexing import checked_position, gather, scatter
+from gemel.ops.indexing import gather
+from gemel.ops.points import points, points_added
 from gemel.ops.random import required
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape
@@ -52,8 +53,8 @@ def embedding(
     return gather(weight, numbers, axis=0)
 
 
-def flat_positions(name: str, x: Any, indices: Any) -> tuple[Any, int]:
-    """The indices (m, ...), one row for each of the first m axes, as flat positions over them.
+def _rows(name: str, x: Any, indices: Any) -> list[Any]:
+    """The rows of indices (m, ...), one for each of the first m axes of x.
 
     Floating indices are accepted, because MXNet programs often have them.
     """
@@ -65,10 +66,7 @@ def flat_positions(name: str, x: Any, indices: Any) -> tuple[Any, int]:
         )
     if indices.dtype.kind == "b":
         raise DTypeError(f"{name}: indices must be whole numbers, not bools; use data[mask]")
-    flat: Any = 0
-    for axis in range(count):
-        flat = flat * x.shape[axis] + checked_position(indices[axis], x.shape[axis])
-    return flat, count
+    return [indices[axis] for axis in range(count)]
 
 
 @function(public="npx")
@@ -80,9 +78,8 @@ def gather_nd(data: Any, indices: Any) -> Array:
     >>> npx.gather_nd(np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[0, 1], [1, 0]]))
     """
     data, indices = operand(data), operand(indices)
-    flat, count = flat_positions("gather_nd", data, indices)
-    rows = reshape(data, shape=(product(data.shape[:count]), *data.shape[count:]))
-    return gather(rows, flat, axis=0)
+    items = _rows("gather_nd", data, indices)
+    return points(data, *items, axis=0, named=tuple(range(len(items))), caller="gather_nd")
 
 
 @function(public="npx")
@@ -92,11 +89,11 @@ def index_add(data: Any, indices: Any, val: Any) -> Array:
     >>> npx.index_add(np.zeros((2, 2)), np.array([[0, 0], [1, 1]]), np.array([1.0, 2.0]))
     """
     data, indices = operand(data), operand(indices)
-    flat, count = flat_positions("index_add", data, indices)
-    rows = (product(data.shape[:count]), *data.shape[count:])
+    items = _rows("index_add", data, indices)
     val = cast(above.as_array(val, (data,)), dtype=data.dtype)
-    val = broadcast_to(val, shape=(*indices.shape[1:], *rows[1:]))
-    return add(data, reshape(scatter(val, flat, axis=0, shape=rows), shape=data.shape))
+    val = broadcast_to(val, shape=(*indices.shape[1:], *data.shape[len(items) :]))
+    named = {"axis": 0, "named": tuple(range(len(items))), "caller": "index_add"}
+    return add(data, points_added(val, *items, shape=data.shape, **named))
 
 
 @function(public="npx")
@@ -107,8 +104,7 @@ def index_update(data: Any, indices: Any, val: Any) -> Array:
     >>> npx.index_update(np.zeros((2, 2)), np.array([[0, 1], [1, 1]]), np.array([1.0, 2.0]))
     """
     data, indices = operand(data), operand(indices)
-    flat_positions("index_update", data, indices)
-    items = [cast(indices[axis], dtype="int64") for axis in range(int(indices.shape[0]))]
+    items = [cast(row, dtype="int64") for row in _rows("index_update", data, indices)]
     return written(data, items, operand(val, (data,)))
 
 

@@ -102,7 +102,7 @@ def _(loop: Any, at: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> A
 def _(loop: Any, at: Any, x: Any, index: Any, *, axis: int, keepdims: bool) -> Any:
     place = axis % len(x.shape)
     rows = (*at[:place], *at[place + keepdims :])
-    loop.failure = out_of_range("pick", place, x.shape)
+    loop.failure = out_of_range("pick", (place, x.shape[place]))
     # As unsigned numbers, negative positions are out of range instead of counting from the end.
     position = loop.cast(loop.cast(index.at(*rows), int64), uint64)
     return x.at(*rows[:place], loop.checked(position, x.shape[place]), *rows[place:])

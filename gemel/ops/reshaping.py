@@ -9,11 +9,11 @@ from typing import Any
 from gemel.errors import ArgumentError, ShapeError
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import add, full, iota, multiply, where
-from gemel.ops.indexing import getitem
 from gemel.ops.logic import equal
 from gemel.ops.selection import argwhere
 from gemel.ops.shape import listed, operand
 from gemel.ops.shape import reshape as plain_reshape
+from gemel.ops.subscripts import getitem
 from gemel.spec import product
 
 

@@ -90,7 +90,7 @@ def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
 
 @take_along_axis.element
 def _(loop: Any, at: Any, x: Any, indices: Any, *, axis: int) -> Any:
-    loop.failure = out_of_range("take_along_axis", axis, x.shape)
+    loop.failure = out_of_range("take_along_axis", (axis, x.shape[axis]))
     position = loop.checked(indices.at(*at), x.shape[axis])
     return x.at(*at[:axis], position, *at[axis + 1 :])
 
@@ -130,7 +130,7 @@ def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int, extent: int) -> No
     wide = result.dtype.accumulate
     total = result if wide is result.dtype else emit.temporary(wide, result.shape)
     emit.fill(total, 0)
-    failure = out_of_range("take_along_axis", axis, result.shape)
+    failure = out_of_range("take_along_axis", (axis, extent))
     # Not in parallel and not in vectors: two elements may be added to the same place.
     loop = emit.loop(g.shape, failure=failure, parallel=False)
     target = loop.target(total, (*total.strides[:axis], 0, *total.strides[axis + 1 :]))
