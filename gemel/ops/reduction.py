@@ -5,7 +5,7 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from gemel.dtype import as_dtype
+from gemel.dtype import as_dtype, float32, float64
 from gemel.errors import DTypeError, ShapeError
 from gemel.extent import WHOLE
 from gemel.extent import maximum as larger
@@ -205,6 +205,17 @@ def widened(x: Any) -> Any:
     return in_dtype(x, x.dtype.accumulate)
 
 
+def measured(x: Any) -> Any:
+    """x in the dtype in which its distances from a mean are computed.
+
+    For integers of more digits than float32 that is float64: float32 would round the differences
+    of large ones away, and overflow at their squares.
+    """
+    x = operand(x)
+    wide = x.dtype.kind in "iu" and x.dtype.digits > float32.digits
+    return cast(x, dtype=float64) if wide else widened(floating(x))
+
+
 def squared_size(x: Any) -> Any:
     """The square of each element's absolute value."""
     if not x.dtype.is_complex:
@@ -261,14 +272,13 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 @composite(public="np", method=True, common=REDUCTION, mxnet="_npi_var")
 def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance over the given axes, or all."""
-    x = floating(x)
-    return in_dtype(_variance(x, axis, ddof, keepdims), x.dtype.real)
+    return in_dtype(_variance(x, axis, ddof, keepdims), x.dtype.floating.real)
 
 
 def _variance(x: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
-    """The variance in the dtype in which sums are accumulated: squares of float16 numbers may
+    """The variance in the dtype in which distances are computed: squares of float16 numbers may
     overflow float16."""
-    wide = widened(x)
+    wide = measured(x)
     squares = squared_size(subtract(wide, mean(wide, axis=axis, keepdims=True)))
     if ddof == 0:
         return mean(squares, axis=axis, keepdims=keepdims)
@@ -310,14 +320,14 @@ def _(
 def _squares_about(
     name: str, x: Any, middle: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
 ) -> tuple[Any, Any]:
-    """The mean squared distance from a given mean, in the dtype in which sums are accumulated, and
-    the dtype of the result.
+    """The mean squared distance from a given mean, in the dtype in which distances are computed,
+    and the dtype of the result.
     """
-    x = floating(in_floating(name, x, dtype))
+    x = operand(in_floating(name, x, dtype))
     middle = known_mean(name, x, middle)
-    squares = squared_size(subtract(widened(x), middle))
+    squares = squared_size(subtract(measured(x), middle))
     total = sum(squares, axis=axis, keepdims=keepdims)
-    return divide(total, freedom(x, axis, ddof, name)), x.dtype.real
+    return divide(total, freedom(x, axis, ddof, name)), x.dtype.floating.real
 
 
 def known_mean(name: str, x: Any, middle: Any) -> Any:
@@ -368,11 +378,12 @@ def _masked_variance(
     mean: Any = None,
 ) -> tuple[Any, Any]:
     """The variance of selected elements in the dtype of their sums, and the dtype of the result."""
-    x = floating(in_floating(name, x, dtype))
-    wide = widened(x)
+    x = operand(in_floating(name, x, dtype))
+    wide = measured(x)
     middle = divide(*selected(mask, wide, axis, True)) if mean is None else mean
     total, left = selected(mask, squared_size(subtract(wide, middle)), axis, keepdims)
-    return divide(total, maximum(left - degrees_lost(name, ddof, correction), 0)), x.dtype
+    free = maximum(left - degrees_lost(name, ddof, correction), 0)
+    return divide(total, free), x.dtype.floating.real
 
 
 @var.spec
@@ -396,8 +407,7 @@ def root(x: Any) -> Any:
 @composite(public="np", method=True, common=REDUCTION, mxnet="_npi_std")
 def std(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Standard deviation over the given axes, or all. Of equal elements its gradient is 0."""
-    x = floating(x)
-    return in_dtype(sqrt(_variance(x, axis, ddof, keepdims)), x.dtype.real)
+    return in_dtype(sqrt(_variance(x, axis, ddof, keepdims)), x.dtype.floating.real)
 
 
 @std.extended

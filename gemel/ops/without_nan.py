@@ -18,6 +18,7 @@ from gemel.ops.reduction import (
     in_floating,
     known_mean,
     max,
+    measured,
     min,
     prod,
     root,
@@ -93,20 +94,19 @@ def _left(x: Any, axis: Any, keepdims: bool) -> Any:
 @composite(public="np", common=REDUCTION)
 def nanvar(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance of the elements that are not NaN, over the given axes, or all."""
-    wide = widened(floating(x))
+    wide = measured(x)
     middle = nanmean(wide, axis=axis, keepdims=True)
     return _variance(x, middle, axis, ddof, keepdims)
 
 
 def _variance(x: Any, middle: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
     """Mean squared distance from `middle` of elements that are not NaN, in the result's dtype."""
-    x = floating(x)
-    wide = widened(x)
+    wide = measured(x)
     distance = where(isnan(wide), 0, subtract(wide, middle))
     total = sum(squared_size(distance), axis=axis, keepdims=keepdims)
     freedom = subtract(_left(wide, axis, keepdims), ddof)
     found = where(greater(freedom, 0), divide(total, freedom), float("nan"))
-    return cast(found, dtype=x.dtype.real)
+    return cast(found, dtype=x.dtype.floating.real)
 
 
 @nanvar.extended
@@ -136,8 +136,10 @@ def _(
 
 
 @nanvar.masked
-def _(mask: Any, x: Any, *arguments: Any, **parameters: Any) -> Array:
-    return nanvar(where(mask, floating(x), float("nan")), *arguments, **parameters)
+def _(mask: Any, x: Any, axis: Any = None, dtype: Any = None, **parameters: Any) -> Array:
+    x = operand(in_floating("nanvar", x, dtype))
+    found = nanvar(where(mask, measured(x), float("nan")), axis=axis, **parameters)
+    return in_dtype(found, x.dtype.floating.real)
 
 
 @function(public="np")
@@ -158,10 +160,10 @@ def nanstd(
     Where all these are equal, the gradient is 0.
     """
     ddof = degrees_lost("nanstd", ddof, correction)
-    a = floating(in_floating("nanstd", operand(a), dtype))
+    a = operand(in_floating("nanstd", a, dtype))
     options = {"axis": axis, "ddof": ddof, "keepdims": keepdims, "where": where, "mean": mean}
-    squares = nanvar(widened(a), **options)
-    return into("nanstd", out, in_dtype(root(squares), a.dtype.real))
+    squares = nanvar(measured(a), **options)
+    return into("nanstd", out, in_dtype(root(squares), a.dtype.floating.real))
 
 
 @composite(public="np", combine="max")
