@@ -104,6 +104,22 @@ def test_products(built: Any, several: list[Product]) -> None:
 # --- what users read --------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * x,
+        lambda x: np.sin(x) + np.power(x, x),
+        lambda x: np.tan(x.astype("float64")),
+        lambda x: x[np.argmax(x, axis=0)].sum(axis=1),
+    ],
+)
+def test_a_strict_compiler_has_nothing_to_say(function: Any) -> None:
+    text = gemel.compile(function).source(np.ones((3, 4)))
+    command = [str(COMPILER), "-std=c11", "-Wall", "-Wextra", "-Werror", "-fsyntax-only"]
+    done = subprocess.run([*command, "-x", "c", "-"], input=text, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 def dense() -> Any:
     net = gluon.nn.HybridSequential()
     net.add(gluon.nn.Dense(4, activation="relu"), gluon.nn.Dense(3))

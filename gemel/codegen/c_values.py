@@ -64,6 +64,15 @@ def _floating(dtype: DType, value: float) -> str:
     return f"(-{text})" if sign else text
 
 
+def _needed(code: Sequence[Instruction], result: int) -> list[int]:
+    """The positions, in order, of the instructions that a result depends on."""
+    needed = {result}
+    for position in range(result, -1, -1):
+        if position in needed:
+            needed.update(code[position].arguments)
+    return sorted(needed)
+
+
 class Functions:
     """The functions that the kernels of one C file share; each follows the functions it calls."""
 
@@ -91,7 +100,7 @@ class Functions:
         told = (mathlib.written(name, given).__doc__ or "").split("\n")[0]
 
         def lines() -> list[str]:
-            before = [values.statement(i) for i in range(count, result + 1)]
+            before = [values.statement(i) for i in _needed(code, result) if i >= count]
             return [*before, f"return {values.of(result)};"]
 
         full = name if name in halves.FUNCTIONS else f"{name}_{given}"

@@ -108,6 +108,8 @@ class KernelText:
         head += [
             f"    const int64_t {', '.join(given[i : i + 3])};" for i in range(0, len(given), 3)
         ]
+        if not given and not self.program.scalars:
+            head.append("    (void)integers;")
         return "\n".join((*head, *self.lines, "}", ""))
 
     def integer(self, name: str, position: int) -> str:
