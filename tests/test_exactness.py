@@ -397,14 +397,11 @@ def test_a_net_with_deferred_shapes_is_traced_once() -> None:
 @pytest.mark.parametrize("options", [{}, {"where": [True] * 5 + [False]}, {"axis": 0, "ddof": 1}])
 def test_distances_of_large_integers(name: str, dtype: str, options: dict[str, Any]) -> None:
     limits = numpy.iinfo(dtype)
-    near = (limits.max - numpy.arange(6) * 3).astype(dtype)
-    for given in (near, numpy.array([limits.min, limits.max] * 3, dtype)):
-        wide = given if given is not near else numpy.arange(6) * 3
-        expected = getattr(numpy, name)(wide.astype("float64"), **options)
-        if (
-            given is near and limits.bits == 64
-        ):  # float64 holds the neighbours of 2**63 only roughly
-            expected = getattr(numpy, name)(given.astype("float64"), **options)
+    steps = numpy.arange(6) * (3 if limits.bits == 32 else 3 * 2**40)  # exact in float64
+    near = (limits.max - steps.astype(dtype)).astype(dtype)
+    far = numpy.array([limits.min, limits.max] * 3, dtype)
+    for given, places in ((near, steps), (far, far)):
+        expected = getattr(numpy, name)(places.astype("float64"), **options)
         found = getattr(np, name)(np.array(given), **options)
         assert found.dtype == "float32"
         numpy.testing.assert_allclose(found.asnumpy(), expected, rtol=1e-6)

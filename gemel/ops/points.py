@@ -45,9 +45,10 @@ def _specs(
     shape: tuple[int, ...], indices: Sequence[Spec], axis: int, caller: str
 ) -> tuple[int, ...]:
     """The shape of what positions select. Raises `ShapeError`, and `IndexError` for empty axes."""
-    for place, each in enumerate(indices, axis):
-        some_place(caller, shape, place, each)
-    return (*shape[:axis], *broadcast(caller, *indices), *shape[axis + len(indices) :])
+    chosen = broadcast(caller, *indices)
+    for place in range(axis, axis + len(indices)):
+        some_place(caller, shape, place, Spec(chosen, "int64"))
+    return (*shape[:axis], *chosen, *shape[axis + len(indices) :])
 
 
 # --- reading --------------------------------------------------------------------------------
