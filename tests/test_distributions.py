@@ -162,6 +162,14 @@ def test_shapes() -> None:
         np.random.uniform(size=3, out=out)
 
 
+def test_out_may_have_any_dtype_that_holds_the_numbers() -> None:
+    for out in (np.zeros(50), np.zeros(50, dtype="int8"), np.zeros(50, dtype="complex64")):
+        assert np.random.randint(2, 5, out=out) is out
+        assert set(out.tolist()) == {2, 3, 4}
+    with pytest.raises(DTypeError, match=r"normal: unsafe cast: .* out of dtype int32"):
+        np.random.normal(out=np.zeros(3, dtype="int32"))
+
+
 def test_devices() -> None:
     device = npx.cpu(1)
     for name in ("uniform", "normal", "exponential", "poisson", "standard_normal"):

@@ -175,6 +175,8 @@ def test_settings_that_are_refused():
         losses.HuberLoss(rho=0)
     with pytest.raises(AxisError, match="L2Loss"):
         losses.L2Loss(batch_axis=2)(np.ones((2, 3)), np.ones((2, 3)))
+    with pytest.raises(AxisError, match="SoftmaxCrossEntropyLoss"):
+        losses.SoftmaxCELoss(batch_axis=2)(np.ones((2, 3)), np.zeros(2))
 
 
 @pytest.mark.parametrize("hybrid", [False, True])

@@ -294,7 +294,7 @@ class SoftmaxCrossEntropyLoss(Loss):
         if not self._from_logits:
             pred = npx.log_softmax(pred, axis=self._axis)
         # Weights are per example and have the class axis, as in (batch, 1); so has `batch_axis`.
-        keep = sample_weight is not None or pred.ndim > 2
+        keep = sample_weight is not None or pred.ndim > 2 or self._batch_axis != 0
         if self._sparse_label:
             if label.ndim == pred.ndim and label.shape[self._axis] == 1:
                 label = label.squeeze(self._axis)

@@ -211,7 +211,7 @@ class Trainer:
                 "gradients are divided by it"
             )
         self._optimizer.rescale_grad = self._scale / batch_size
-        if isinstance(self._store, stores.KVStore):
+        if self._together and isinstance(self._store, stores.KVStore):
             self._store.agree(self._optimizer)
 
     def _alone(self, devices: list[Device]) -> bool:

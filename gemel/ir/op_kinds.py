@@ -151,8 +151,7 @@ class Elementwise(Op):
     def _only_moves(self, inputs: Sequence[Spec], result: Spec) -> bool:
         pairs = zip(inputs, self.types(tuple(inputs), {})[0], strict=True)
         return all(
-            (s.dtype is d and not s.weak) if "c" in (s.dtype.kind, d.kind) else True
-            for s, d in pairs
+            (s.dtype is d and not s.weak) or "c" not in (s.dtype.kind, d.kind) for s, d in pairs
         )
 
     def _into(self, target: Any, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> None:

@@ -9,6 +9,7 @@ from gemel.device import Device, beside
 from gemel.dtype import DType, as_dtype, check_held, default_float, float32, float64, int64
 from gemel.errors import ArgumentError, DTypeError, GemelError, ShapeError, name_call, suggestion
 from gemel.extent import NUMBER, WHOLE
+from gemel.ir.graph import is_number
 from gemel.ir.keywords import check_target, fits
 from gemel.ir.public import Array, function, publish
 from gemel.ops.elementwise import cast, filled, log1p, maximum
@@ -112,7 +113,7 @@ class Distribution:
         given = self._bound(values, named)
         out = given["out"]
         size = size_for(self.__name__, given["size"], out)
-        dtype = dtype_for(given["dtype"], out, self.dtype or default_float())
+        dtype = dtype_for(given["dtype"], out, self.dtype or default_float(), self.kinds)
         if dtype.kind not in self.kinds:
             words = {"f": "floating", "iu": "an integer", "iuf": "of numbers"}[self.kinds]
             hint = "; use randint for integers" if self.kinds == "f" else ""
@@ -134,7 +135,7 @@ class Distribution:
     def _parameter(self, name: str, value: Any) -> Any:
         if value is None:
             return None
-        if not isinstance(value, NUMBER):
+        if not is_number(value):
             value = operand(value)
         return held(self.__name__, name, value, self.rules.get(name, "any"))
 
@@ -182,9 +183,11 @@ def size_for(name: str, size: Any, out: Any) -> Any:
     return tuple(out.shape) if size is None else size
 
 
-def dtype_for(dtype: Any, out: Any, plain: DType) -> DType:
-    """The dtype to draw in: the one asked for, or that of `out`, or the plain one."""
-    return as_dtype(dtype or (plain if out is None else out.dtype))
+def dtype_for(dtype: Any, out: Any, plain: DType, kinds: str) -> DType:
+    """The dtype to draw in: the one asked for, or that of `out` if it is of these kinds, or the
+    plain one."""
+    fits_out = out is not None and out.dtype.kind in kinds
+    return as_dtype(dtype or (out.dtype if fits_out else plain))
 
 
 def delivered(name: str, found: Any, out: Any) -> Any:
@@ -272,8 +275,7 @@ def _whole_numbers(
     if high is None:
         low, high = 0, low
     size = size_for("randint", size, out)
-    chosen = dtype_for(dtype, out, int64)
-    chosen = int64 if dtype is None and chosen.is_floating else chosen  # `out` converts them
+    chosen = dtype_for(dtype, out, int64, "iu")
     with beside(device or ctx, (low, high, out)):
         if isinstance(low, WHOLE) and isinstance(high, WHOLE):
             _check_bounds(low, high, chosen)
