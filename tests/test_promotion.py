@@ -222,3 +222,11 @@ def test_floats_written_into_whole_numbers_are_cut_off_from_all_their_digits() -
 
     x = np.array([0, 1])
     assert gemel.compile(function)(x).tolist() == function(x).tolist() == [16777217, 1]
+
+
+def test_numbers_to_a_power_in_float64_keep_their_digits() -> None:
+    x = np.array([2.0], dtype="float32")
+    assert np.float_power(x, 0.1).item() == pytest.approx(2**0.1, rel=1e-15)
+    assert np.float_power(0.1, x).item() == pytest.approx(0.1**2, rel=1e-15)
+    assert np.float_power(x, [0.1]).item() == pytest.approx(2**0.1, rel=1e-15)
+    assert np.float_power(x, 1j).dtype == "complex128"

@@ -158,3 +158,31 @@ def test_arrays_made_of_numbers_are_no_numbers(make: Any) -> None:
         return x + make(rate)
 
     assert gemel.compile(function)(x, 0.5).dtype == function(x, 0.5).dtype == "float32"
+
+
+#: Functions of an array and a number, in which the dtype of arrays decides.
+BESIDE: dict[str, Callable[[Any, Any], Any]] = {
+    "select": lambda x, n: np.select([x > 1], [x], n),
+    "diff": lambda x, n: np.diff(x, prepend=n, append=n),
+    "linspace": lambda x, n: np.linspace(x, n, 3),
+    "logspace": lambda x, n: np.logspace(x, n, 3, base=n),
+    "geomspace": lambda x, n: np.geomspace(x, n, 3),
+    "add.outer": lambda x, n: np.add.outer(x, n),
+    "inner": lambda x, n: np.inner(n, x),
+    "einsum": lambda x, n: np.einsum(",i", n, x),
+    "bincount": lambda x, n: np.bincount(np.array([0, 1], dtype="int64"), weights=[n, 1]),
+}
+
+
+@pytest.mark.parametrize("name", BESIDE)
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_numbers_beside_arrays_give_the_dtype_they_give_outside(name: str, dtype: str) -> None:
+    x = np.array([1, 2, 3.5]).astype(dtype)
+    found, wanted = gemel.compile(BESIDE[name])(x, 0.3), BESIDE[name](x, 0.3)
+    assert found.dtype == wanted.dtype
+    numpy.testing.assert_allclose(found.asnumpy(), wanted.asnumpy(), rtol=1e-12)
+
+
+def test_rows_of_numbers_from_number_arguments_keep_their_digits() -> None:
+    function = gemel.compile(lambda n: np.linspace(n, 5, 3, dtype="float64"))
+    assert function(0.1).tolist() == np.linspace(0.1, 5, 3, dtype="float64").tolist()

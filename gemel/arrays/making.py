@@ -33,7 +33,7 @@ from gemel.dtype import (
 from gemel.errors import DTypeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.current import current_trace
-from gemel.ir.graph import Entry
+from gemel.ir.graph import Entry, is_number
 from gemel.ir.numbers import beyond, plain_number
 from gemel.ir.public import function
 from gemel.ops import keys
@@ -123,14 +123,9 @@ def _stacked(value: Any, dtype: Any) -> Any:
     """
     if isinstance(value, (list, tuple)):
         return stack([_stacked(each, dtype) for each in value])
-    if dtype is None or not (isinstance(value, NUMBER) or _is_number(value)):
+    if dtype is None or not (is_number(value)):
         return value
     return value.astype(dtype) if isinstance(value, Entry) else array_like(value, dtype)
-
-
-def _is_number(value: Any) -> bool:
-    """Whether a symbol stands for a number."""
-    return isinstance(value, Entry) and value.spec.weak
 
 
 def default_dtype(value: Any) -> DType:
@@ -156,8 +151,8 @@ def _list_dtype(leaves: list[Any]) -> DType:
 def _exact_dtype(leaves: Iterable[Any]) -> DType | None:
     """The dtype with 64 bits a number of those leaves of a list that are no arrays and not whole;
     None if there are none."""
-    inexact = [x for x in leaves if isinstance(x, (float, complex)) or _is_number(x)]
-    dtypes = [x.dtype if isinstance(x, Entry) else default_dtype(x) for x in inexact]
+    numbers = [x for x in leaves if is_number(x)]
+    dtypes = [x.dtype if isinstance(x, Entry) else default_dtype(x) for x in numbers]
     found = [as_number(dtype) for dtype in dtypes if dtype.is_inexact]
     return max(found, key=lambda dtype: dtype.itemsize, default=None)
 

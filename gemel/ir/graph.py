@@ -315,6 +315,11 @@ class Entry(InMemory, ArrayMethods):
     __dlpack_device__ = __dlpack__
 
 
+def is_number(value: object) -> bool:
+    """Whether it is a Python number, or a symbol for one."""
+    return isinstance(value, NUMBER) or (isinstance(value, Entry) and value.spec.weak)
+
+
 def is_foreign(other: object) -> bool:
     """Whether `==` with this is Python's own instead of elementwise: None and text, as for
     arrays."""

@@ -27,7 +27,7 @@ from gemel.dtype import (
 from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
-from gemel.ir.graph import Entry
+from gemel.ir.graph import Entry, is_number
 from gemel.ir.keywords import check_unrecorded
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
@@ -83,7 +83,7 @@ def array(
 def _made_array(value: Any, dtype: Any) -> Any:
     """The value; a compiled function's number argument, or what is computed from it, as an array,
     as numbers are made arrays outside of compiled functions."""
-    if not isinstance(value, Entry) or not value.spec.weak:
+    if not (isinstance(value, Entry) and is_number(value)):
         return value
     return filled(value, shape=(), dtype=value.dtype if dtype is None else as_dtype(dtype))
 
@@ -361,7 +361,7 @@ def _line(
 
 def _end(value: Any) -> Any:
     """The start or end of a row of numbers: a number, or an array of 64-bit numbers."""
-    if isinstance(value, NUMBER):
+    if is_number(value):
         return value
     value = operand(value)
     return cast(value, dtype=complex128 if value.dtype.is_complex else float64)
@@ -395,7 +395,7 @@ def logspace(
     """
     given = start, stop, base
     start, stop, base = ends = [above.as_array(each, given) for each in given]
-    if not isinstance(base, NUMBER):  # an array gives a row for each of its elements
+    if not is_number(base):  # an array gives a row for each of its elements
         base = _end(base)
         start = _end(start) + base * 0
     exponents = _line("logspace", start, stop, num, endpoint, device or ctx)[0]
@@ -406,7 +406,7 @@ def logspace(
 def _inexact(given: Iterable[Any], found: DType = float64) -> DType:
     """The dtype of numbers computed from these: that of the floating arrays among them, or the
     default one; complex if the numbers were found to be."""
-    own = [x.dtype for x in given if not isinstance(x, NUMBER) and x.dtype.is_inexact]
+    own = [x.dtype for x in given if not is_number(x) and x.dtype.is_inexact]
     chosen = reduce(promote, own) if own else default_float()
     return promote(chosen, complex64) if found.is_complex else chosen
 

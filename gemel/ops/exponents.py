@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.device import beside_arrays
+from gemel.dtype import float64
 from gemel.ir import bases
 from gemel.ir.bases import LN2, LN10
 from gemel.ir.declare import elementwise
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import power, reciprocal, sigmoid, square, subtract
-from gemel.ops.shape import operands
+from gemel.ops.shape import operand
+from gemel.spec import Spec
 
 
 @elementwise(dtype="floating", public="np")
@@ -104,6 +106,7 @@ def float_power(
     subok: bool = True,
 ) -> Array:
     """a to the power of b, in float64 or complex128."""
-    x, y = operands((a, b))
+    exact = Spec((), float64)  # beside it numbers keep their digits
+    x, y = operand(a, (exact,)), operand(b, (exact,))
     wide = "complex128" if x.dtype.is_complex or y.dtype.is_complex else "float64"
     return power(x, y, out=out, where=where, casting=casting, order=order, dtype=dtype or wide)

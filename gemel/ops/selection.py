@@ -7,9 +7,9 @@ from typing import Any
 from gemel.device import beside_arrays
 from gemel.dtype import as_dtype
 from gemel.errors import ArrayIndexError, DTypeError, ShapeError, unknown_name
-from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import composite, op
+from gemel.ir.graph import is_number
 from gemel.ir.keywords import into, number
 from gemel.ir.methods import named
 from gemel.ir.op import numpy
@@ -232,7 +232,7 @@ def select(condlist: Any, choicelist: Any, default: Any = 0) -> Array:
         )
     *choicelist, found = operands((*choicelist, default))
     given = [Spec((), x.dtype) for x in choicelist]
-    number = isinstance(default, NUMBER) and Spec((), found.dtype, weak=True)
+    number = is_number(default) and Spec((), found.dtype, weak=True)
     dtype = promote_specs(*given, number or Spec((), found.dtype))
     choicelist, found = [cast(x, dtype=dtype) for x in choicelist], cast(found, dtype=dtype)
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):

@@ -16,8 +16,8 @@ from gemel.ir.keywords import converted, into, static
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ops.elementwise import cast, full
 from gemel.ops.elementwise import copy as materialized
-from gemel.ops.elementwise import full
 from gemel.ops.sections import check_span, section_lengths, sections_of
 from gemel.ops.targets import target_shape
 from gemel.spec import (
@@ -44,8 +44,9 @@ def operand(value: Any, beside: Any = ()) -> Any:
     """
     if isinstance(value, Entry):
         value = value.as_np_ndarray()
-        rounded = value.spec.weak and value.dtype.is_inexact and any_exact(beside)
-        return value.astype(as_number(value.dtype)) if rounded else value
+        if not value.spec.weak:
+            return value
+        return cast(value, dtype=as_number(value.dtype) if any_exact(beside) else value.dtype)
     if isinstance(value, _core.Array):
         return value
     found = above.as_array(value, beside)

@@ -8,10 +8,10 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel.device import beside_arrays
-from gemel.dtype import bool_, float64, int64
+from gemel.dtype import bool_, float64, weak
 from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
-from gemel.extent import NUMBER
 from gemel.ir.declare import composite, op
+from gemel.ir.graph import Entry, is_number
 from gemel.ir.keywords import OUT, check_unrecorded, into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
@@ -35,7 +35,7 @@ from gemel.ops.reduction import count, counted, floating, max, mean, min, sum
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, concatenate, operand, operands, reshape, stack, transpose
 from gemel.ops.sorting import argsort
-from gemel.spec import Spec, normalize_axes, normalize_axis, product, whole
+from gemel.spec import Spec, normalize_axes, normalize_axis, product, promote_specs, whole
 
 # --- reductions -----------------------------------------------------------------------------
 
@@ -387,10 +387,9 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
 def _end(end: Any, x: Any, axis: int) -> Any:
     """The array to put before or after x; a number is repeated for all rows."""
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    if isinstance(end, NUMBER):
-        fraction = isinstance(end, float) and not x.dtype.is_floating
-        counts = x.dtype is bool_ and not isinstance(end, (bool, float))
-        dtype = x.dtype.floating if fraction else int64 if counts else x.dtype
+    if is_number(end):
+        own = end.dtype if isinstance(end, Entry) else weak(end)
+        dtype = promote_specs(Spec((), x.dtype), Spec((), own, weak=True))
         return full(end, shape=shape, dtype=dtype)
     end = operand(end, (x,))
     return end if end.ndim else broadcast_to(end, shape=shape)

@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel.device import beside_arrays
 from gemel.errors import ArgumentError, ShapeError, unknown_name
-from gemel.extent import NUMBER
+from gemel.ir.graph import is_number
 from gemel.ir.keywords import fits
 from gemel.ir.public import function
 from gemel.ops.assignment import contents
@@ -31,7 +31,7 @@ def copyto(dst: Any, src: Any, casting: str = "same_kind", where: Any = True) ->
     """
     given = operand(src, (dst,))
     dtype = given.dtype
-    if isinstance(src, NUMBER) and hasattr(dst, "dtype"):  # a number adapts to the array's dtype
+    if is_number(src) and hasattr(dst, "dtype"):  # a number adapts to the array's dtype
         dtype = promote_specs(Spec((), dst.dtype), Spec((), dtype, weak=True))
     fits("copyto", dst, given.shape, dtype, casting)
     written = contents("copyto", src, dst)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel.ir.graph import Entry
+from gemel.ir.graph import Entry, is_number
 from gemel.ir.methods import call
 from gemel.ops.control import free_inputs
 from gemel.ops.elementwise import full
@@ -17,7 +17,6 @@ from gemel.scripting.values import (
     array_of,
     described,
     like,
-    number,
     same,
     strong,
 )
@@ -111,7 +110,7 @@ class Merge:
             return first
         either = f"is {described(first)} in one branch, {described(second)} in another"
         values = list(zip(arrays, (first, second), strict=True))
-        if not all(array is not None or number(value) for array, value in values):
+        if not all(array is not None or is_number(value) for array, value in values):
             return self._different(name, either)
         both = _unified(*(as_entry(value if array is None else array) for array, value in values))
         if both[0].spec != both[1].spec:

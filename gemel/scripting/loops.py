@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel.ir.graph import placeholder
+from gemel.ir.graph import is_number, placeholder
 from gemel.ir.methods import call
 from gemel.ops.control import closed, free_inputs, iterate
 from gemel.ops.elementwise import full
@@ -23,7 +23,6 @@ from gemel.scripting.values import (
     described,
     leaves,
     like,
-    number,
     rebuilt,
     same,
     strong,
@@ -145,7 +144,7 @@ class Loop:
             index = objects.at.get(path)
             if array is local[index] if index is not None else same(value, before):
                 return False
-            if index is None and not number(before):
+            if index is None and not is_number(before):
                 text = (
                     f"{path[0]!r} is {described(before)} before a step and {described(value)} after"
                 )
@@ -154,12 +153,12 @@ class Loop:
                 before = strong(as_entry(before))
             self.carried[path] = before
             return True
-        if array is None and not number(value):
+        if array is None and not is_number(value):
             raise self.flow.error(self.line, f"{path[0]!r} becomes {described(value)} in the loop")
         new, old = as_entry(bare(value)).spec, starts[path].spec
         if (new.shape, new.dtype) == (old.shape, old.dtype):
             return False
-        if new.shape == old.shape and number(self.values[path]):
+        if new.shape == old.shape and is_number(self.values[path]):
             self.carried[path] = like(value, call("cast", starts[path], dtype=new.dtype))
             return True
         text = f"{path[0]!r} is {old} before a step and {new} after; it must stay what it is"

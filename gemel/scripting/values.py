@@ -7,7 +7,6 @@ from typing import Any
 
 from gemel.dtype import bool_
 from gemel.errors import TraceError
-from gemel.extent import NUMBER
 from gemel.ir.graph import Entry, placeholder
 from gemel.ir.methods import call
 from gemel.ndarray import ndarray
@@ -87,11 +86,6 @@ def condition(test: Any) -> Entry:
     entry = as_entry(test if held is None else held(test))
     found: Entry = entry if entry.dtype is bool_ else call("not_equal", entry, 0)
     return found
-
-
-def number(value: Any) -> bool:
-    """Whether it is a Python number, or a symbol for one."""
-    return isinstance(value, NUMBER) or (isinstance(value, Entry) and value.spec.weak)
 
 
 def same(a: Any, b: Any) -> bool:
