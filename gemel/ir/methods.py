@@ -24,25 +24,26 @@ def named(function: Callable[..., Any]) -> Callable[..., Any]:
     return function
 
 
-def call(name: str, *inputs: Any, **parameters: Any) -> Any:
-    """Apply the operation called `name`."""
+def registered(name: str) -> Any:
+    """What is declared as `name`; its family is imported if need be. Raises `KeyError`."""
     if name not in REGISTRY:
         load(lambda: name in REGISTRY)
-    return REGISTRY[name](*inputs, **parameters)
+    return REGISTRY[name]
+
+
+def call(name: str, *inputs: Any, **parameters: Any) -> Any:
+    """Apply the operation called `name`."""
+    return registered(name)(*inputs, **parameters)
 
 
 def operate(name: str, *inputs: Any, **parameters: Any) -> Any:
     """Apply the operation called `name` as Python's operator does (`Op.operated`)."""
-    if name not in REGISTRY:
-        load(lambda: name in REGISTRY)
-    return REGISTRY[name].operated(*inputs, **parameters)
+    return registered(name).operated(*inputs, **parameters)
 
 
 def face(name: str) -> Any:
     """The function that users call for the operation called `name`."""
-    if name not in REGISTRY:
-        load(lambda: name in REGISTRY)
-    return REGISTRY[name].face
+    return registered(name).face
 
 
 def given_shape(arguments: tuple[Any, ...]) -> tuple[int, ...]:
