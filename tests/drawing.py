@@ -1,14 +1,15 @@
 """Chooses the cases of long tables that a short run takes.
 
 `pytest --cases 2/3` runs the second third of each table with more than `LONG` cases, and all other
-tests. The three thirds together are all cases, and each case is always in the same third.
+tests. The three thirds together are all cases, and each case is always in the same third. Tables of
+errors run whole: their cases take no time, and each checks a message of its own.
 """
 
 from __future__ import annotations
 
 import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping
 from typing import NamedTuple
 
 #: Tables with more cases than this are long.
@@ -35,8 +36,14 @@ def part_of(text: str) -> Part:
     return part
 
 
-def drawn(names: Sequence[str], part: Part) -> list[bool]:
-    """For each test whether it runs. Names are pytest's: `file::function[case]`."""
-    tables = [name.partition("[")[0] for name in names]
+def drawn(tests: Mapping[str, bool], part: Part) -> list[bool]:
+    """For each test whether it runs.
+
+    The keys are pytest's names, `file::function[case]`; the values whether its table runs whole.
+    """
+    tables = [name.partition("[")[0] for name in tests]
     sizes = Counter(tables)
-    return [sizes[table] <= LONG or name in part for name, table in zip(names, tables, strict=True)]
+    return [
+        whole or sizes[table] <= LONG or name in part
+        for (name, whole), table in zip(tests.items(), tables, strict=True)
+    ]
