@@ -67,6 +67,24 @@ def test_resize(size: tuple[int, int]) -> None:
         numpy.testing.assert_array_equal(found, PHOTO[rows][:, columns])
 
 
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint16", "int32", "uint32", "int64"])
+@pytest.mark.parametrize("interp", [1, 2, 3])
+def test_resized_integers_keep_their_range(dtype: str, interp: int) -> None:
+    least, most = (0, 1) if dtype == "bool" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+    x = numpy.array([least, most]).astype(dtype).reshape(1, 2, 1).repeat(4, 0).repeat(2, 1)
+    wide = npx.image.resize(np.array(x, dtype=dtype), (8, 8), interp=interp)
+    ends = wide.asnumpy()[:, [0, -1], 0].astype("float64")
+    assert wide.dtype == dtype
+    numpy.testing.assert_allclose(ends, [[least, most]] * 8, rtol=1e-6)
+
+
+@pytest.mark.parametrize("interp", range(5))
+@pytest.mark.parametrize("shape", [(0, 3, 1), (3, 0, 1)])
+def test_there_are_no_pixels_to_resize(shape: tuple[int, ...], interp: int) -> None:
+    with pytest.raises(ShapeError, match=r"resize: .* has no pixels"):
+        npx.image.resize(np.zeros(shape), (2, 2), interp=interp)
+
+
 def test_resize_by_one_number() -> None:
     x = np.array(PHOTO, dtype="uint8")
     assert npx.image.resize(x, 10).shape == (10, 10, 3)

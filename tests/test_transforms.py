@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from pathlib import Path
 from typing import Any
@@ -273,6 +274,48 @@ def test_exif_orientation(tmp_path: Path) -> None:
     exif[0x0112] = 6  # to be rotated to the right
     pillow.fromarray(RESULTS["photo"]).save(path, exif=exif)
     assert image.imread(path).tolist() == numpy.rot90(RESULTS["photo"], -1).tolist()
+
+
+@pytest.mark.parametrize("form", ["PNG", "TIFF", "PPM"])
+def test_pictures_of_16_bits_lose_their_lower_bits(form: str) -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    pixels = numpy.arange(0, 60000, 5000).reshape(3, 4).astype("uint16")
+    file = io.BytesIO()
+    pillow.fromarray(pixels).save(file, form)
+    data = file.getvalue()
+    assert image.imdecode(data, flag=0)[..., 0].tolist() == (pixels >> 8).tolist()
+    assert image.imdecode(data)[..., 2].tolist() == (pixels >> 8).tolist()
+    assert image.decoded(data, -1).shape == (3, 4)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float32"])
+def test_pictures_of_32_bits_have_no_white(dtype: str) -> None:
+    pillow = pytest.importorskip("PIL.Image")
+    file = io.BytesIO()
+    pillow.fromarray(numpy.ones((2, 3), dtype)).save(file, "TIFF")
+    with pytest.raises(DataFileError, match="imdecode: TIFF with pixels of 32 bits"):
+        image.imdecode(file.getvalue())
+
+
+AUGMENTERS = {
+    "brightness": image.BrightnessJitterAug(0.4),
+    "contrast": image.ContrastJitterAug(0.4),
+    "saturation": image.SaturationJitterAug(0.4),
+    "hue": image.HueJitterAug(0.3),
+    "all": image.ColorJitterAug(0.3, 0.3, 0.3),
+    "lighting": image.LightingAug(0.2, (55.46, 4.794, 1.148), numpy.eye(3)),
+    "grey": image.RandomGrayAug(1.0),
+}
+
+
+@pytest.mark.parametrize("name", AUGMENTERS)
+def test_augmenters_mix_colours_of_integers_like_floating_ones(name: str) -> None:
+    found = []
+    for dtype in ("uint8", "float32"):
+        np.random.seed(3)
+        found.append(AUGMENTERS[name](PHOTO.astype(dtype)))
+    assert found[0].dtype == "float32"
+    numpy.testing.assert_array_equal(*(each.asnumpy() for each in found))
 
 
 def test_parts_at_random() -> None:

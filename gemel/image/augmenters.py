@@ -1,5 +1,7 @@
 """Random augmenters, which change pictures one after the other, in MXNet 1's form.
 
+Those that change colours give floating pictures; those of integers become float32.
+
 `gluon.data.vision.transforms` does the same to whole batches.
 """
 
@@ -141,8 +143,15 @@ def _factor(jitter: float) -> float:
     return 1.0 + drawn(-jitter, jitter)
 
 
-def _grey(src: Any) -> Any:
-    return np.dot(src, np.array(GREY, dtype=src.dtype))
+def _floating(src: Any) -> Any:
+    """A picture in a floating dtype, in which colours are mixed."""
+    x = np.asarray(src)
+    return x.astype(x.dtype.floating)
+
+
+def _grey(x: Any, weights: Any = GREY) -> Any:
+    """The brightness (H, W) of a floating picture."""
+    return np.dot(x, np.array(weights, dtype=x.dtype))
 
 
 @dataclass
@@ -162,8 +171,8 @@ class ContrastJitterAug(Augmenter):
     contrast: float
 
     def _made(self, src: Any) -> Any:
-        alpha = _factor(self.contrast)
-        return src * alpha + _grey(src).mean() * (1.0 - alpha)
+        x, alpha = _floating(src), _factor(self.contrast)
+        return x * alpha + _grey(x).mean() * (1.0 - alpha)
 
 
 @dataclass
@@ -173,8 +182,8 @@ class SaturationJitterAug(Augmenter):
     saturation: float
 
     def _made(self, src: Any) -> Any:
-        alpha = _factor(self.saturation)
-        return src * alpha + np.expand_dims(_grey(src), -1) * (1.0 - alpha)
+        x, alpha = _floating(src), _factor(self.saturation)
+        return x * alpha + np.expand_dims(_grey(x), -1) * (1.0 - alpha)
 
 
 @dataclass
@@ -189,7 +198,8 @@ class HueJitterAug(Augmenter):
             [[1.0, 0.0, 0.0], [0.0, cos(angle), -sin(angle)], [0.0, sin(angle), cos(angle)]]
         )
         matrix = np.dot(np.dot(np.array(FROM_YIQ), turn), np.array(TO_YIQ))
-        return np.dot(src, matrix.T.astype(src.dtype))
+        x = _floating(src)
+        return np.dot(x, matrix.T.astype(x.dtype))
 
 
 class ColorJitterAug(RandomOrderAug):
@@ -211,7 +221,8 @@ class LightingAug(Augmenter):
 
     def _made(self, src: Any) -> Any:
         shares = np.random.normal(0, self.alphastd, size=(3,)) * np.array(self.eigval, "float32")
-        return src + np.dot(np.array(self.eigvec, "float32"), shares).astype(src.dtype)
+        x = _floating(src)
+        return x + np.dot(np.array(self.eigvec, "float32"), shares).astype(x.dtype)
 
 
 @dataclass
@@ -236,9 +247,10 @@ class RandomGrayAug(Augmenter):
     p: float
 
     def _made(self, src: Any) -> Any:
+        x = _floating(src)
         if drawn() >= self.p:
-            return src
-        level = np.dot(src, np.array((0.21, 0.72, 0.07), dtype=src.dtype))
+            return x
+        level = _grey(x, (0.21, 0.72, 0.07))
         return np.repeat(np.expand_dims(level, -1), 3, axis=-1)
 
 

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
 #: The tag for the orientation of the camera in a photograph (Exif 2.3, 4.6.4).
 ORIENTATION = 0x0112
+#: Formats whose pixels have at most 16 bits, which some of Pillow's versions read as 32.
+SIXTEEN = ("PNG", "PPM")
 
 
 def _pillow() -> Any:
@@ -56,20 +58,39 @@ def _picture(data: Any, form: str | None, name: str) -> Any:
     data = bytes(data)
     try:
         found = pillow.open(io.BytesIO(data))
+        file_form = found.format
         if ORIENTATION in found.getexif():
             from PIL import ImageOps
 
             found = ImageOps.exif_transpose(found)
+        if found.mode.startswith(("I", "F")):
+            found = _of_eight_bits(found, file_form, name)
         return found.convert(form or ("L" if found.mode in ("1", "L") else "RGB"))
     except pillow.UnidentifiedImageError:
         raise DataFileError(
             f"{name}: not an image: no reader accepts {len(data)} bytes that begin with "
             f"{data[:8].hex() or 'none'} (byte 0)"
         ) from None
-    except (MemoryError, MissingPackageError):
+    except (MemoryError, MissingPackageError, DataFileError):
         raise
     except Exception as error:  # Pillow's readers raise whatever they come across
         raise DataFileError(f"{name}: damaged or truncated at byte {len(data)}: {error}") from None
+
+
+def _of_eight_bits(picture: Any, file_form: str, name: str) -> Any:
+    """A grey Pillow image with the upper eight of the 16 bits of each pixel, as OpenCV has it;
+    Pillow itself would make 255 of all that is above. `file_form` is the file's format.
+
+    Raises `DataFileError` for 32 bits, of which nothing says what is white.
+    """
+    import numpy
+
+    if picture.mode == "F" or (picture.mode == "I" and file_form not in SIXTEEN):
+        raise DataFileError(
+            f"{name}: {file_form} with pixels of 32 bits ({picture.mode}), for which no number is "
+            "white; convert it to 8 or 16 bits"
+        )
+    return _pillow().fromarray((numpy.asarray(picture) >> 8).astype("uint8"))
 
 
 def imdecode(

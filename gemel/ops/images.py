@@ -50,10 +50,14 @@ def _image(name: str, data: Any) -> Any:
 
 
 def _like(found: Any, x: Any) -> Any:
-    """A result in the dtype of the image; integers are rounded and limited to 0 to 255."""
+    """A result in the dtype of the image; integers are rounded and limited to what it holds."""
     if x.dtype.is_floating:
         return cast(found, dtype=x.dtype)
-    return cast(limit(rint(found), 0.0, 255.0), dtype=x.dtype)
+    digits = x.dtype.digits
+    least = -(2.0**digits) if x.dtype.kind == "i" else 0.0
+    # The largest that is a number of both dtypes: the floating one may have fewer digits.
+    most = 2.0**digits - 2.0 ** max(digits - found.dtype.digits, 0)
+    return cast(limit(rint(found), least, most), dtype=x.dtype)
 
 
 @function(public="npx.image")
@@ -96,6 +100,8 @@ def resize(data: Any, size: Any, keep_ratio: bool = False, interp: int = 1) -> A
     """
     x, size = _image("resize", data), plain(size)
     height, width = x.shape[-3:-1]
+    if any(type(n) is int and n == 0 for n in (height, width)):
+        raise ShapeError(f"resize: {list(x.shape)} has no pixels to make others of")
     if isinstance(size, WHOLE) and keep_ratio:
         short = min(height, width)
         size = (max(width * size // short, 1), max(height * size // short, 1))
