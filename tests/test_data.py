@@ -11,7 +11,7 @@ import pytest
 
 import gemel
 from gemel import np
-from gemel.errors import GemelError, ShapeError
+from gemel.errors import ArgumentError, GemelError, ShapeError, UnknownNameError
 from gemel.gluon import data as gdata
 
 
@@ -114,10 +114,14 @@ def test_samplers():
         ({"batch_size": 2, "last_batch": "discrad"}, "did you mean 'discard'"),
         ({"batch_size": 2, "shuffle": True, "sampler": [1]}, "leave out shuffle"),
         ({"batch_size": 2, "batch_sampler": [[1]]}, "batch_sampler decides"),
+        ({"batch_size": "2"}, "batch_size is '2'"),
+        ({"batch_size": 2, "num_workers": 2.5}, "num_workers is 2.5; it must be a whole number"),
+        ({"batch_size": 2, "prefetch": "4"}, "prefetch is '4'"),
+        ({"batch_size": 2, "timeout": -1}, "timeout is -1"),
     ],
 )
-def test_contradictions_are_refused(settings, message):
-    with pytest.raises(ValueError, match=message):
+def test_settings_of_loaders_are_checked(settings, message):
+    with pytest.raises((ArgumentError, UnknownNameError), match=message):
         gdata.DataLoader(gdata.ArrayDataset(np.arange(4)), **settings)
 
 
@@ -147,7 +151,7 @@ def test_parts_of_data_sets():
     assert len(dataset.take(None)) == len(dataset.take(99)) == 10 and len(dataset.take(0)) == 0
     assert all_of(dataset.transform(lambda x: -x, lazy=False).take(3)) == [0, -1, -2]
     for bad in (lambda: dataset.shard(4, 4), lambda: dataset.take(-1)):
-        with pytest.raises(ValueError, match=r"shards|0 or more"):
+        with pytest.raises(ValueError, match=r"shards|at least 0"):
             bad()
     assert list(gdata.DataLoader(dataset.take(0), 4)) == []
     assert list(gdata.DataLoader(gdata.ArrayDataset(np.ones((5, 2))).take(0), 4)) == []
@@ -210,11 +214,58 @@ def test_padded_batches_hold_every_example_and_the_value(name):
     assert found.tolist() == expected and found.dtype == dtype
 
 
+@pytest.mark.parametrize("kind", [list, gdata.ArrayDataset])
+@pytest.mark.parametrize("workers", [0, 1])
+def test_batch_samplers_give_lists(kind, workers):
+    data = kind(numpy.arange(2))
+    loader = gdata.DataLoader(data, batch_sampler=[1, 0], num_workers=workers, thread_pool=True)
+    with pytest.raises(ArgumentError, match="the batch_sampler gave 1; it must give lists"):
+        list(loader)
+
+
+def test_examples_of_arrays_have_whole_numbers():
+    data = gdata.ArrayDataset(np.arange(3))
+    for numbers in ([1.7], [[0, 1], [1, 2]], ["a"]):
+        with pytest.raises(ArgumentError, match=r"is no index of an example"):
+            list(gdata.DataLoader(data, batch_sampler=[numbers]))
+        with pytest.raises(ArgumentError, match=r"is no index of an example"):
+            gdata.DataLoader(data.sample(numbers), 1)
+
+
+def test_arrays_that_only_numpy_has_stay_numpys():
+    names = numpy.array(["a", "b", "c"])
+    data = gdata.ArrayDataset(np.arange(3), names)
+    assert data[1][1] == "b"
+    batchify = gdata.batchify.Group(gdata.batchify.Stack(), gdata.batchify.AsList())
+    found = [(x.tolist(), y) for x, y in gdata.DataLoader(data, 2, batchify_fn=batchify)]
+    assert found == [([0, 1], ["a", "b"]), ([2], ["c"])]
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda data: data.take(2.5),
+        lambda data: data.take(-1),
+        lambda data: data.shard(0, 0),
+        lambda data: data.shard(2, -1),
+        lambda data: data.shard(2, 2),
+        lambda data: data.shard("2", 1),
+        lambda data: gdata.BatchSampler(range(3), "2"),
+        lambda data: gdata.batchify.Pad(round_to=-4),
+        lambda data: gdata.batchify.Pad(round_to=2.5),
+    ],
+)
+def test_numbers_that_cannot_be_are_refused(make):
+    with pytest.raises(ArgumentError):
+        make(gdata.SimpleDataset([1, 2]))
+
+
 def test_batches_without_examples_are_refused():
     for make in (
         lambda: gdata.batchify.Stack()([]),
         lambda: gdata.batchify.Pad()([]),
         lambda: list(gdata.DataLoader(gdata.SimpleDataset([1, 2]), batch_sampler=[[0], []])),
+        lambda: list(gdata.DataLoader(gdata.ArrayDataset(np.arange(2)), batch_sampler=[[]])),
     ):
         with pytest.raises(ShapeError, match="at least one example"):
             make()

@@ -354,6 +354,23 @@ def test_epochs_may_be_left_and_nested() -> None:
     assert {worker.pid for worker in children()} == workers and len(workers) == 2
 
 
+def test_loaders_inside_of_workers() -> None:
+    class Nested(Made):
+        def __init__(self, **settings: Any) -> None:
+            super().__init__()
+            self.settings = settings
+
+        def __getitem__(self, index: int) -> Any:
+            return len(list(gdata.DataLoader([1, 2, 3], 2, **self.settings)))
+
+    for inside in ({}, {"num_workers": 1, "thread_pool": True}):
+        loader = gdata.DataLoader(Nested(**inside).take(2), 2, num_workers=1)
+        assert [b.tolist() for b in loader] == [[2, 2]]
+    loader = gdata.DataLoader(Nested(num_workers=1).take(2), 2, num_workers=1)
+    with pytest.raises(gdata.WorkerError, match="cannot start processes; use num_workers=0"):
+        list(loader)
+
+
 def test_descriptors_do_not_pile_up() -> None:
     def opened() -> int:
         return len(os.listdir("/proc/self/fd"))
@@ -490,6 +507,11 @@ first = next(epoch)
 pid = os.fork()
 if pid == 0:
     signal.alarm(60)
+    try:
+        next(epoch)
+        os._exit(2)
+    except gdata.WorkerError as error:
+        assert f"process {{os.getppid()}} began this epoch" in str(error)
     mine = [int(batch[0]) for batch in loader]
     del epoch, loader
     os._exit(0 if mine == list(range(1, 101, 4)) else 1)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gemel import np
 from gemel.errors import ShapeError
+from gemel.ranges import counted
 from gemel.tracing.manners import like
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ def default_batchify_fn(examples: list[Any]) -> Any:
     The array has a dtype that holds all of them. An example that is a list becomes a row of one
     array. Raises `ShapeError` for examples that do not fit together, or none.
     """
-    _check_any(examples)
+    check_any(examples)
     first = examples[0]
     if isinstance(first, np.ndarray):
         return _stacked(np.stack, examples)
@@ -66,7 +67,8 @@ def default_batchify_fn(examples: list[Any]) -> Any:
     return np.array(stacked, dtype=_held_by(examples, stacked.dtype))
 
 
-def _check_any(examples: list[Any]) -> None:
+def check_any(examples: list[Any]) -> None:
+    """Raises `ShapeError` for a batch without examples."""
     if not examples:
         raise ShapeError(
             "DataLoader: a batch must have at least one example; leave out the empty lists of "
@@ -138,12 +140,12 @@ class Pad:
         del use_shared_mem
         self._val = 0 if val is None else val
         self._dtype = dtype
-        self._round_to = round_to or 1
+        self._round_to = counted("Pad", "round_to", round_to or 1)
 
     @_like_examples
     def __call__(self, data: list[Any]) -> Any:
         """The batch: (N, largest extents). Raises `ShapeError` if the ranks of examples differ."""
-        _check_any(data)
+        check_any(data)
         arrays = [np.array(x) if isinstance(x, (list, tuple)) else _array(x) for x in data]
         ranks = {len(x.shape) for x in arrays}
         if len(ranks) != 1:

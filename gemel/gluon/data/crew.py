@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gemel import _core, np
 from gemel.errors import GemelError
+from gemel.gluon.data.sampler import listed
 from gemel.ops.random import drawing_from, mixed, number_drawn
 
 if TYPE_CHECKING:
@@ -143,6 +144,7 @@ class Ahead:
         self._prefetch = prefetch
         self._timeout = timeout
         self._release: Callable[[], None] | None = release
+        self._owner = os.getpid()
         self._base = number_drawn()
         #: The seed of a batch comes from the epoch's seed and the batch's number.
         self._submitted = 0
@@ -175,7 +177,7 @@ class Ahead:
         if self._batches is None:
             return None
         try:
-            return list(next(self._batches))
+            return listed(next(self._batches))
         except StopIteration:
             self._batches = None
         except Exception as error:
@@ -190,6 +192,11 @@ class Ahead:
         return len(self._all)
 
     def __next__(self) -> Any:
+        if self._owner != os.getpid():
+            raise WorkerError(
+                f"DataLoader: process {self._owner} began this epoch, and its workers make the "
+                f"batches; process {os.getpid()} has to begin one of its own, by iter(loader)"
+            )
         try:
             return self._following()
         except Exception:

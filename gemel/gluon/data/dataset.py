@@ -6,10 +6,12 @@ from os.path import splitext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gemel import np
-from gemel.errors import ShapeError
+from gemel.errors import ArgumentError, DTypeError, ShapeError
 from gemel.gluon.data.batchify import default_batchify_fn
+from gemel.gluon.data.sampler import index_array
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.containers import HybridSequential, Sequential
+from gemel.ranges import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -46,14 +48,15 @@ class Dataset:
 
     def take(self, count: int | None) -> Dataset:
         """The first `count` examples; all of them if `count` is None or there are fewer."""
-        if count is not None and count < 0:
-            raise ValueError(f"take: {count} examples; the count must be 0 or more")
-        return _Chosen(self, range(len(self) if count is None else min(count, len(self))))
+        first = len(self) if count is None else counted("take", "the count", count, 0)
+        return _Chosen(self, range(min(first, len(self))))
 
     def shard(self, num_shards: int, index: int) -> Dataset:
         """Part `index` of `num_shards` parts; the first parts may have one example more."""
-        if not 0 <= index < num_shards:
-            raise ValueError(f"shard: index {index} is not below num_shards={num_shards}")
+        num_shards = counted("shard", "num_shards", num_shards)
+        index = counted("shard", "index", index, 0)
+        if index >= num_shards:
+            raise ArgumentError(f"shard: index {index} is not below num_shards={num_shards}")
         each, more = divmod(len(self), num_shards)
         begin = each * index + min(index, more)
         return _Chosen(self, range(begin, begin + each + (index < more)))
@@ -191,15 +194,19 @@ class _Chosen(Dataset):
         take = self._source._taker()
         if take is None:
             return None
-        chosen = np.array(list(self._numbers), dtype="int64")
+        chosen = index_array(self._numbers)
         return lambda numbers: take(chosen[numbers])
 
 
 def _as_array(source: Any) -> Any:
-    """Convert NumPy arrays to gemel arrays once, not for every batch; the dtype stays."""
+    """Convert NumPy arrays to gemel arrays once, not for every batch; the dtype stays. Those of a
+    dtype that gemel lacks, such as text, stay as they are."""
     if isinstance(source, np.ndarray) or not hasattr(source, "__array_interface__"):
         return source
-    return np.array(source, dtype=source.dtype)
+    try:
+        return np.array(source, dtype=source.dtype)
+    except DTypeError:
+        return source
 
 
 __all__ = ["ArrayDataset", "Dataset", "RecordFileDataset", "SimpleDataset", "Taker"]

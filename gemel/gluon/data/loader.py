@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+import operator
 import weakref
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
-from gemel.errors import unknown_name
-from gemel.gluon.data.batchify import default_batchify_fn
+from gemel.errors import ArgumentError, unknown_name
+from gemel.gluon.data.batchify import check_any, default_batchify_fn
 from gemel.gluon.data.dataset import Dataset
 from gemel.gluon.data.sampler import (
     LAST_BATCH,
     BatchSampler,
     RandomSampler,
     SequentialSampler,
+    index_array,
     is_count,
+    listed,
 )
 from gemel.npx import is_np_array
+from gemel.ranges import check_number
 from gemel.tracing.manners import as_nd, like
 
 if TYPE_CHECKING:
@@ -74,9 +78,12 @@ class DataLoader:
             order = sampler if sampler is not None else kind(len(dataset))
             batch_sampler = BatchSampler(order, self._batch_size, last_batch or "keep")
         self._batch_sampler = batch_sampler
-        self._num_workers = max(num_workers, 0)
-        self._prefetch = max(2 * self._num_workers if prefetch is None else prefetch, 0)
+        self._num_workers = max(_whole("num_workers", num_workers), 0)
+        ahead = 2 * self._num_workers if prefetch is None else _whole("prefetch", prefetch)
+        self._prefetch = max(ahead, 0)
         self._thread_pool = thread_pool
+        if timeout is not None:
+            check_number("DataLoader", "timeout", timeout, 0)
         self._timeout = timeout
         #: The idle workers, which the next epoch reuses; and the function that ends them.
         self._idle: Any = None
@@ -123,7 +130,7 @@ class DataLoader:
     def _made(self) -> Iterator[Any]:
         """Batches made in this thread, example by example."""
         for numbers in self._batch_sampler:
-            yield self._batchify([self._dataset[number] for number in numbers])
+            yield self._batchify([self._dataset[number] for number in listed(numbers)])
 
     def _taken(self, take: Taker) -> Iterator[Any]:
         """Batches taken from arrays."""
@@ -136,7 +143,9 @@ class DataLoader:
         """The numbers of each batch's examples, as arrays."""
         if not self._plain:
             for numbers in self._batch_sampler:
-                yield np.array(numbers, dtype="int64")
+                chosen = listed(numbers)
+                check_any(chosen)
+                yield index_array(chosen)
             return
         size = len(self._dataset)
         order = np.random.permutation(size) if self._shuffle else np.arange(size, dtype="int64")
@@ -182,22 +191,29 @@ class DataLoader:
         return crew, weakref.finalize(self, crew.close)
 
 
+def _whole(name: str, value: Any) -> int:
+    """Check a setting that is a whole number. Raises `ArgumentError`."""
+    if not hasattr(value, "__index__"):
+        raise ArgumentError(f"DataLoader: {name} is {value!r}; it must be a whole number")
+    return operator.index(value)
+
+
 def _check(
     batch_size: int | None, shuffle: bool, sampler: Any, last_batch: Any, batch_sampler: Any
 ) -> None:
-    """Raise `ValueError` for settings that contradict each other."""
+    """Raise `ArgumentError` for settings that contradict each other."""
     if last_batch is not None and last_batch not in LAST_BATCH:
         raise unknown_name("last_batch", last_batch, LAST_BATCH)
     if batch_sampler is not None:
         if batch_size is not None or shuffle or sampler is not None or last_batch is not None:
-            raise ValueError(
+            raise ArgumentError(
                 "DataLoader: batch_sampler decides the batches; leave out batch_size, shuffle, "
                 "sampler and last_batch"
             )
         return
     if not is_count(batch_size):
-        raise ValueError(
-            f"DataLoader: batch_size is {batch_size}; give 1 or more, or a batch_sampler"
+        raise ArgumentError(
+            f"DataLoader: batch_size is {batch_size!r}; give 1 or more, or a batch_sampler"
         )
     if shuffle and sampler is not None:
-        raise ValueError("DataLoader: a sampler decides the order; leave out shuffle")
+        raise ArgumentError("DataLoader: a sampler decides the order; leave out shuffle")

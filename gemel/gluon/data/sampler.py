@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from random import Random
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ from gemel.errors import ArgumentError, ParameterFileError, unknown_name
 from gemel.ranges import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
 LAST_BATCH = ("keep", "discard", "rollover")
 
@@ -28,6 +29,28 @@ class Sampler:
 def is_count(value: Any) -> bool:
     """Whether this is an integer of at least 1."""
     return hasattr(value, "__index__") and value >= 1
+
+
+def listed(batch: Any) -> list[Any]:
+    """The indices of a batch that a batch sampler gave. Raises `ArgumentError` if it is no list."""
+    if not hasattr(batch, "__iter__"):
+        raise ArgumentError(
+            f"DataLoader: the batch_sampler gave {batch!r}; it must give lists of indices, one for "
+            "each batch"
+        )
+    return list(batch)
+
+
+def index_array(numbers: Iterable[Any]) -> np.ndarray:
+    """Indices of examples as an array. Raises `ArgumentError` for anything but whole numbers."""
+    whole = []
+    for number in numbers:
+        if not hasattr(number, "__index__"):
+            raise ArgumentError(
+                f"DataLoader: {number!r} is no index of an example; it must be a whole number"
+            )
+        whole.append(operator.index(number))
+    return np.array(whole, dtype="int64")
 
 
 class SequentialSampler(Sampler):
@@ -106,7 +129,7 @@ class BatchSampler(Sampler):
         if last_batch not in LAST_BATCH:
             raise unknown_name("last_batch", last_batch, LAST_BATCH)
         if not is_count(batch_size):
-            raise ValueError(f"BatchSampler: batch_size is {batch_size}; it must be 1 or more")
+            raise ArgumentError(f"BatchSampler: batch_size is {batch_size!r}; it must be 1 or more")
         self._sampler = sampler
         self._batch_size = batch_size
         self._last_batch = last_batch

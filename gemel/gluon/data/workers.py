@@ -122,6 +122,11 @@ class Processes:
     """Worker processes; each has a copy of the data set from the time they were started."""
 
     def __init__(self, maker: Maker, workers: int, slots: int) -> None:
+        if multiprocessing.current_process().daemon:
+            raise WorkerError(
+                "DataLoader: a daemon, such as a worker of another loader, cannot start processes; "
+                "use num_workers=0 or thread_pool=True for the loader inside"
+            )
         self._owner = os.getpid()
         self._link, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._link.setblocking(False)
