@@ -94,6 +94,10 @@ class ParameterFileError(GemelError, ValueError):
     """A parameter file is damaged, truncated or in another format."""
 
 
+class NothingLeftError(ParameterFileError, EOFError):
+    """An open file has been read to its end: there is no other array in it."""
+
+
 class SymbolFileError(ParameterFileError):
     """A symbol file or program file is damaged, truncated or in another format."""
 

@@ -17,7 +17,13 @@ import pytest
 import gemel
 from gemel import gluon, np, npx, profiler
 from gemel.dtype import DTYPES
-from gemel.errors import ArgumentError, MissingFileError, ParameterFileError
+from gemel.errors import (
+    ArgumentError,
+    DataFileError,
+    MissingFileError,
+    NothingLeftError,
+    ParameterFileError,
+)
 
 SHAPES: list[tuple[int, ...]] = [(), (0,), (3,), (2, 0, 3), (2, 3)]
 
@@ -190,9 +196,63 @@ def test_folders_that_cannot_be_written(name: str, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["taken.npy", "taken.npz"]
 
 
+def test_several_arrays_in_one_open_file(tmp_path: Path) -> None:
+    values = [numpy.arange(3), numpy.zeros((2, 0)), numpy.asfortranarray(numpy.ones((2, 3)))]
+    for write in np.save, numpy.save:
+        with open(tmp_path / "a", "wb") as file:
+            for value in values:
+                write(file, value, allow_pickle=False)
+        with open(tmp_path / "a", "rb") as file:
+            for value in values:
+                assert np.load(file, allow_pickle=True).tolist() == value.tolist()
+            with pytest.raises(EOFError, match="at its end") as caught:
+                np.load(file)
+    assert isinstance(caught.value, NothingLeftError)
+
+
+def test_a_pipe_has_one_array() -> None:
+    whole = io.BytesIO()
+    np.save(whole, np.arange(3))
+
+    class Pipe(io.BytesIO):
+        def seekable(self) -> bool:
+            return False
+
+    assert np.load(Pipe(whole.getvalue())).tolist() == [0, 1, 2]
+    with pytest.raises(ParameterFileError, match="continues after its array"):
+        np.load(Pipe(whole.getvalue() * 2))
+
+
+def test_files_open_as_text_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.ones(1))
+    with (
+        open(tmp_path / "a.npy", encoding="latin-1") as file,
+        pytest.raises(ArgumentError, match="mode 'rb'"),
+    ):
+        np.load(file)
+
+
+TEXTS: dict[str, Callable[[], Any]] = {
+    "a word": lambda: np.loadtxt(["1 2", "3 x"]),
+    "a shorter row": lambda: np.loadtxt(["1 2", "3"]),
+    "a column that is not there": lambda: np.loadtxt(["1 2"], usecols=5),
+    "rows of several lengths": lambda: np.genfromtxt(["1 2", "3"]),
+    "bytes that are no text": lambda: np.loadtxt(io.BytesIO(b"1 \xff")),
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_texts_that_are_no_rows_of_numbers(name: str) -> None:
+    with pytest.raises(DataFileError, match=r"loadtxt|genfromtxt"):
+        TEXTS[name]()
+
+
 READERS: dict[str, Callable[[str], Any]] = {
     "npx.load": npx.load,
     "np.load": np.load,
+    "np.loadtxt": np.loadtxt,
+    "np.genfromtxt": np.genfromtxt,
+    "np.fromfile": np.fromfile,
     "gemel.load": gemel.load,
     "sym.load": gemel.sym.load,
     "load_parameters": lambda path: gluon.nn.Dense(1).load_parameters(path),

@@ -215,6 +215,12 @@ def test_transposed_windows_that_are_shorter_than_their_stride(tmp_path: Path) -
             assert found.tolist() == [[[2, 0, 0, 4, 0, 0, 6, *after]]]
 
 
+def test_zeros_are_quantized_by_a_scale_of_one(tmp_path: Path) -> None:
+    node = helper.make_node("DynamicQuantizeLinear", ["x"], ["y", "scale"])
+    net = loaded(model_of([node], [("x", (2,))], [("scale", ())]), tmp_path)
+    assert net(np.zeros(2)).tolist() == 1
+
+
 # --- round trips ----------------------------------------------------------------------------
 
 

@@ -7,7 +7,7 @@ import stat
 from collections.abc import Iterable, Iterator
 from io import BytesIO
 from threading import get_ident
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemel.arrays.making import array_like, from_numpy
 from gemel.device import Device
@@ -41,10 +41,12 @@ class Archive(dict[str, Any]):
 
 
 @function(public="np")
-def save(file: Any, arr: Any) -> None:
-    """Write an array into a `.npy` file: a path (the ending is added) or an open file.
+def save(file: Any, arr: Any, allow_pickle: bool = False) -> None:
+    """Write an array into a `.npy` file: a path (the ending is added) or an open file, which may
+    get several, one after the other.
 
     bfloat16, which NumPy lacks, is written as float32. The file appears complete or not at all.
+    `allow_pickle` is accepted for old code: there are no arrays of objects.
 
     >>> np.save("one.npy", np.array([1.0, 2.0]))
     >>> np.load("one.npy")
@@ -190,7 +192,18 @@ def _parts(path: str, content: bytes) -> Iterator[tuple[str, bytes]]:
         raise ParameterFileError(f"{path} is a damaged or truncated archive: {reason}") from None
 
 
-def _array(path: str, content: bytes, device: Device) -> Array:
+class _Head(NamedTuple):
+    """What a `.npy` file says about its array, and where in the file its elements begin and end."""
+
+    dtype: Any
+    shape: tuple[int, ...]
+    backwards: bool
+    begin: int
+    end: int
+
+
+def _head(path: str, content: bytes) -> _Head:
+    """The head of a `.npy` file. Raises `ParameterFileError`."""
     from tokenize import TokenError
 
     np = numpy()
@@ -210,13 +223,29 @@ def _array(path: str, content: bytes, device: Device) -> Array:
     begin, size = opened.tell(), dtype.itemsize
     for extent in shape:
         size *= extent
-    if any(extent < 0 for extent in shape) or size != len(content) - begin:
+    if any(extent < 0 for extent in shape) or size > len(content) - begin:
         raise ParameterFileError(
             f"{path} is damaged or truncated: {dtype}{list(shape)} takes {size} bytes, but there "
             f"are {len(content) - begin}"
         )
-    order = "F" if backwards else "C"
-    found = np.frombuffer(content, dtype, offset=begin).reshape(shape, order=order)
+    return _Head(dtype, shape, backwards, begin, begin + size)
+
+
+def first_array(path: str, content: bytes) -> bytes:
+    """The part of a file that is its first array, if it begins like a `.npy` file, else all of it.
+    Raises `ParameterFileError`."""
+    return content[: _head(path, content).end] if content.startswith(MAGIC) else content
+
+
+def _array(path: str, content: bytes, device: Device) -> Array:
+    head = _head(path, content)
+    if head.end != len(content):
+        raise ParameterFileError(
+            f"{path} is damaged: it continues after its array, which ends at byte {head.end}"
+        )
+    order = "F" if head.backwards else "C"
+    flat = numpy().frombuffer(content, head.dtype, offset=head.begin)
+    found = flat.reshape(head.shape, order=order)
     try:
         return from_numpy(found, device)
     except DTypeError as reason:
@@ -227,6 +256,7 @@ __all__ = [
     "Archive",
     "appear",
     "contents",
+    "first_array",
     "is_numpys",
     "packed",
     "save",

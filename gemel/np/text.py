@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gemel.dtype import as_dtype, default_float
+from gemel.errors import DataFileError, MissingFileError
 from gemel.ir.op import numpy
 from gemel.ir.protocols import as_numpy, by_numpy
 from gemel.ir.public import Array, function
@@ -17,13 +18,26 @@ def _named(dtype: Any) -> Any:
     return (default_float() if dtype is None else as_dtype(dtype)).twin.name
 
 
+def _read(name: str, file: Any, dtype: Any, *args: Any, **kwargs: Any) -> Any:
+    """What NumPy's function of this name reads. Raises `MissingFileError`, and `DataFileError` for
+    what it does not understand."""
+    try:
+        return getattr(numpy(), name)(file, _named(dtype), *args, **kwargs)
+    except FileNotFoundError:
+        raise MissingFileError(f"{name}: {file} does not exist") from None
+    except ValueError as error:
+        raise DataFileError(f"{name}: {error}") from None
+
+
 @function(public="np")
 def loadtxt(fname: Any, dtype: Any = None, *args: Any, device: Any = None, **kwargs: Any) -> Array:
     """Read the numbers of a text file, one row per line; the other arguments are NumPy's.
 
+    Raises `MissingFileError`, and `DataFileError` for what are no rows of numbers.
+
     >>> np.loadtxt(["1 2", "3 4"])
     """
-    return array(numpy().loadtxt(fname, _named(dtype), *args, **kwargs), dtype, device)
+    return array(_read("loadtxt", fname, dtype, *args, **kwargs), dtype, device)
 
 
 @function(public="np")
@@ -34,7 +48,7 @@ def genfromtxt(
 
     >>> np.genfromtxt(["1,,3"], delimiter=",")
     """
-    return array(numpy().genfromtxt(fname, _named(dtype), *args, **kwargs), dtype, device)
+    return array(_read("genfromtxt", fname, dtype, *args, **kwargs), dtype, device)
 
 
 @function(public="np")
@@ -76,12 +90,13 @@ def fromfile(
     offset: int = 0,
     device: Any = None,
 ) -> Array:
-    """The numbers in a binary file, or in a text file separated by `sep`.
+    """The numbers in a binary file, or in a text file separated by `sep`. Raises
+    `MissingFileError`.
 
     >>> np.arange(3, dtype="int32").tofile("bytes")
     >>> np.fromfile("bytes", "int32")
     """
-    return array(numpy().fromfile(file, _named(dtype), count, sep, offset), dtype, device)
+    return array(_read("fromfile", file, dtype, count, sep, offset), dtype, device)
 
 
 @function(public="np")

@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from gemel import _core
-from gemel.arrays.archives import appear, contents, is_numpys, packed, unpacked
+from gemel.arrays.archives import appear, contents, first_array, is_numpys, packed, unpacked
 from gemel.arrays.making import array_like, from_buffer
 from gemel.device import Device, as_device
 from gemel.dtype import DTYPES, MANNERS, DType, as_dtype
-from gemel.errors import ArgumentError, ParameterFileError, unknown_name
+from gemel.errors import ArgumentError, NothingLeftError, ParameterFileError, unknown_name
 from gemel.ir.public import function, publish
 
 if TYPE_CHECKING:
@@ -129,21 +129,32 @@ def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | 
     return found
 
 
-def _from_file(file: Any, device: Any = None) -> Any:
+def _from_file(file: Any, device: Any = None, *, allow_pickle: bool = False) -> Any:
     """The array in a `.npy` file, or a dictionary of those in a `.npz` file; a path or open file.
 
-    Also reads what `npx.save` writes. Pickled objects are not read. Raises `ParameterFileError`,
-    naming what is wrong, for a file that is damaged, truncated or in another format.
+    An open file may have several arrays, one for each call. Also reads what `npx.save` writes.
+    Pickled objects are not read, whatever `allow_pickle` is. Raises `ParameterFileError`, naming
+    what is wrong, for a file that is damaged, truncated or in another format, and
+    `NothingLeftError`, which is an `EOFError`, at the end of an open file.
 
     >>> np.save("numbers", np.arange(3))
     >>> np.load("numbers.npy")
     """
-    if hasattr(file, "read"):
-        return read("the open file", file.read(), device)
-    return load(file, device)
+    if not hasattr(file, "read"):
+        return load(file, device)
+    content = file.read()
+    if isinstance(content, str):
+        raise ArgumentError("load: the file is open as text; open it with mode 'rb'")
+    if not content:
+        raise NothingLeftError("load: the open file is at its end")
+    first = first_array("the open file", content)
+    if len(first) < len(content) and file.seekable():
+        file.seek(len(first) - len(content), os.SEEK_CUR)
+        content = first
+    return read("the open file", content, device)
 
 
-_from_file.__name__ = "load"
+_from_file.__name__ = _from_file.__qualname__ = "load"
 publish(_from_file, "load", "np")
 
 

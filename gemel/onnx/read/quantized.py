@@ -59,6 +59,7 @@ def _kept(x: Any, dtype: Any) -> Any:
 def _(node: Any, x: Any) -> Any:
     least, most = np.minimum(x.min(), 0), np.maximum(x.max(), 0)
     scale = (most - least) / 255
+    scale = np.where(scale == 0, 1, scale)  # zeros only; ONNX leaves it open
     zero = _kept(np.rint(-least / scale), "uint8")
     return _kept(np.rint(x / scale) + zero.astype("float32"), "uint8"), scale, zero
 
