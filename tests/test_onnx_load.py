@@ -198,9 +198,8 @@ def test_the_corners_of_resized_pictures_stay(tmp_path: Path) -> None:
 def test_whole_positions_in_resized_pictures_are_not_rounded_down(tmp_path: Path) -> None:
     """The fifth of 9 elements stands at (4 + 0.5) * 7 / 9 - 0.5, which is 3."""
     node = helper.make_node("Resize", ["x", "", "", "sizes"], ["y"], nearest_mode="floor")
-    sizes = {"sizes": numpy.array([9])}
-    net = loaded(model_of([node], [("x", (7,))], [("y", None)], **sizes), tmp_path)
-    assert net(np.arange(7.0)).tolist() == [0, 0, 1, 2, 3, 3, 4, 5, 6]
+    model = model_of([node], [("x", (7,))], [("y", None)], sizes=numpy.array([9]))
+    assert loaded(model, tmp_path)(np.arange(7.0)).tolist() == [0, 0, 1, 2, 3, 3, 4, 5, 6]
 
 
 def test_transposed_windows_that_are_shorter_than_their_stride(tmp_path: Path) -> None:
