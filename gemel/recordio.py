@@ -7,7 +7,6 @@ record is written in parts without it; the flags of the parts are 1, 2, ..., 2, 
 
 from __future__ import annotations
 
-import mmap
 import os
 import struct
 from collections import namedtuple
@@ -29,12 +28,13 @@ LONGEST = (1 << 29) - 1
 class MXRecordIO:
     """Reads ("r") or writes ("w") the records of a file, one after the other.
 
-    A reader maps the file, so forked processes do not interfere with each other.
+    A reader uses no position of the file that forked processes share, so they do not interfere with
+    each other.
     """
 
     def __init__(self, uri: Any, flag: str) -> None:
         if flag not in ("r", "w"):
-            raise ValueError(f"{type(self).__name__}: the flag {flag!r} must be 'r' or 'w'")
+            raise ArgumentError(f"{type(self).__name__}: the flag {flag!r} must be 'r' or 'w'")
         self.uri = os.fspath(uri)
         self.flag = flag
         self.writable = flag == "w"
@@ -48,7 +48,6 @@ class MXRecordIO:
             self._file = open(self.uri, "wb" if self.writable else "rb")  # noqa: SIM115 -- kept
         except FileNotFoundError:
             raise MissingFileError(f"{self.uri} does not exist") from None
-        self._map: Any = b""
         self._position = 0
         self._process = os.getpid()
         self.is_open = True
@@ -57,7 +56,6 @@ class MXRecordIO:
         """Close the file."""
         if self.is_open:
             self._file.close()
-            self._map = b""
             self.is_open = False
 
     def reset(self) -> None:
@@ -87,7 +85,7 @@ class MXRecordIO:
         if self.writable:
             raise TypeError(f"{self.uri} is open for writing, so only one process may use it")
         state = dict(self.__dict__)
-        del state["_file"], state["_map"]
+        del state["_file"]
         return state
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -101,15 +99,17 @@ class MXRecordIO:
     # --- writing
 
     def write(self, buf: Any) -> None:
-        """Append a record, bytes or another buffer. Raises `ValueError` for one of 512 MiB or
+        """Append a record, bytes or another buffer. Raises `ArgumentError` for one of 512 MiB or
         more, and `DTypeError` for what has no bytes."""
         if not self.writable or not self.is_open:
-            raise ValueError(f"{self.uri} is not open for writing")
+            raise ArgumentError(f"{self.uri} is not open for writing")
         if self._process != os.getpid():
             raise RuntimeError(f"{self.uri} can only be written by the process that opened it")
         data = _bytes("write", buf)
         if len(data) > LONGEST:
-            raise ValueError(f"{self.uri}: a record of {len(data)} bytes; the maximum is {LONGEST}")
+            raise ArgumentError(
+                f"{self.uri}: a record of {len(data)} bytes; the maximum is {LONGEST}"
+            )
         text = b"".join(_parts(data))
         self._file.write(text)
         self._position += len(text)
@@ -119,46 +119,35 @@ class MXRecordIO:
     def read(self) -> bytes | None:
         """The next record; None at the end. Raises `DataFileError` for a damaged file."""
         if self.writable or not self.is_open:
-            raise ValueError(f"{self.uri} is not open for reading")
+            raise ArgumentError(f"{self.uri} is not open for reading")
         found, position = self._record(self._position)
         self._position = position
         return found
 
-    def _available(self, end: int) -> Any:
-        """The file's bytes, at least up to `end` if the file is that long."""
-        if end > len(self._map):
-            size = os.fstat(self._file.fileno()).st_size
-            if size > len(self._map):
-                self._map = mmap.mmap(self._file.fileno(), size, access=mmap.ACCESS_READ)
-        return self._map
-
     def _record(self, begin: int) -> tuple[bytes | None, int]:
         """The record at an offset, and the offset of its end."""
         parts: list[bytes] = []
-        place = begin
+        place, file = begin, self._file.fileno()
         while True:
-            data = self._available(place + HEAD.size)
-            left = len(data) - place
-            if left <= 0 and not parts:
+            # A record may be damaged: no more is read than the file has.
+            size = os.fstat(file).st_size
+            head = os.pread(file, HEAD.size, place) if place < size else b""
+            if not head and not parts:
                 return None, place
-            if left < HEAD.size:
-                raise self._damaged(
-                    place, begin, f"is truncated: {max(left, 0)} of 8 bytes of head"
-                )
-            magic, word = HEAD.unpack_from(data, place)
+            if len(head) < HEAD.size:
+                raise self._damaged(place, begin, f"is truncated: {len(head)} of 8 bytes of head")
+            magic, word = HEAD.unpack(head)
             if magic != MAGIC:
                 raise self._damaged(place, begin, f"begins with {magic:#010x}, not {MAGIC:#010x}")
             flag, length = word >> 29, word & LONGEST
             if flag not in ((2, 3) if parts else (0, 1)):
                 raise self._damaged(place, begin, f"has the flag {flag}, which is not valid here")
-            first, end = place + HEAD.size, place + HEAD.size + length
-            data = self._available(end)
-            if end > len(data):
-                raise self._damaged(
-                    place, begin, f"is truncated: {len(data) - first} of {length} bytes"
-                )
-            parts.append(data[first:end])
-            place = end + -length % 4
+            first = place + HEAD.size
+            part = os.pread(file, min(length, max(size - first, 0)), first)
+            if len(part) < length:
+                raise self._damaged(place, begin, f"is truncated: {len(part)} of {length} bytes")
+            parts.append(part)
+            place = first + length + -length % 4
             if flag in (0, 3):
                 return parts[0] if flag == 0 else MARK.join(parts), place
 
@@ -259,7 +248,7 @@ class MXIndexedRecordIO(MXRecordIO):
     def seek(self, idx: Any) -> None:
         """Go to the record with that key. Raises `KeyError`."""
         if self.writable:
-            raise ValueError(f"{self.uri} is open for writing; only readers can seek")
+            raise ArgumentError(f"{self.uri} is open for writing; only readers can seek")
         self._position = self._place(idx)
 
     def _place(self, key: Any) -> int:
@@ -280,8 +269,17 @@ class MXIndexedRecordIO(MXRecordIO):
         return found
 
     def write_idx(self, idx: Any, buf: Any) -> None:
-        """Append a record with a key."""
-        key, place = self.key_type(idx), self._position
+        """Append a record with a key. Raises `ArgumentError` for a key that is none of `key_type`,
+        or that a line of the index cannot hold."""
+        try:
+            key, place = self.key_type(idx), self._position
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"{self.idx_path}: the key {idx!r}: {error}") from None
+        if any(end in str(key) for end in "\t\n\r"):
+            raise ArgumentError(
+                f"{self.idx_path}: the key {key!r} has a tab or an end of line, which end it in "
+                "the file"
+            )
         self.write(buf)
         self.fidx.write(f"{key}\t{place}\n")
         self.idx[key] = place

@@ -240,6 +240,28 @@ def test_a_file_that_grows_is_read_on(tmp_path: Path) -> None:
     assert [reader.read(), reader.read()] == [b"two", None]
 
 
+def test_a_file_that_becomes_shorter_is_truncated(tmp_path: Path) -> None:
+    path = written(tmp_path, [b"x" * 20000] * 9)
+    reader = recordio.MXRecordIO(path, "r")
+    assert reader.read() == b"x" * 20000
+    os.truncate(path, 25000)
+    with pytest.raises(DataFileError, match="byte 20008 is truncated: 4984 of 20000 bytes"):
+        reader.read()
+
+
+@pytest.mark.parametrize(
+    ("kind", "key"), [(int, "one"), (int, None), (str, "a\tb"), (str, "a\nb"), (str, "\r")]
+)
+def test_keys_that_cannot_be_written(kind: Any, key: Any, tmp_path: Path) -> None:
+    paths = tmp_path / "a.idx", tmp_path / "a.rec"
+    with recordio.MXIndexedRecordIO(*paths, "w", kind) as writer:
+        with pytest.raises(ArgumentError, match=r"a\.idx: the key"):
+            writer.write_idx(key, b"one")
+        writer.write_idx("0", b"two")
+    reader = recordio.MXIndexedRecordIO(*paths, "r", kind)
+    assert [reader.read_idx(each) for each in reader.keys] == [b"two"]
+
+
 @pytest.mark.parametrize("line", ["0\t-12", "0\tx", "0"])
 def test_invalid_lines_of_an_index(tmp_path, line):
     with recordio.MXRecordIO(tmp_path / "a.rec", "w") as writer:

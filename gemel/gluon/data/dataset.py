@@ -118,7 +118,7 @@ class RecordFileDataset(Dataset):
     """The records of a RecordIO file, as bytes; ``name.idx`` next to ``name.rec`` has their
     offsets.
 
-    Without that file the records are scanned for. Each process maps the file separately.
+    Without that file the records are scanned for.
     """
 
     def __init__(self, filename: Any) -> None:
