@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from gemel import ndarray as nd
+from gemel.dtype import as_dtype
 from gemel.errors import ArgumentError, DataFileError, MissingFileError, ShapeError
 from gemel.io import NDArrayIter
 from gemel.ir.op import numpy
@@ -20,30 +21,33 @@ def read_csv(path: Any, dtype: Any = "float32") -> Any:
     Raises `MissingFileError`, and `DataFileError`, with the offset, for an invalid number or a row
     with another length.
     """
-    path = Path(path).expanduser()
+    path, kind = Path(path).expanduser(), as_dtype(dtype).dtype
     if not path.exists():
         raise MissingFileError(f"{path} does not exist")
     try:
-        return numpy().loadtxt(path, dtype, delimiter=",", ndmin=2, comments=None)
+        return _numbers(path, kind)
     except ValueError as error:
-        raise DataFileError(f"{path}: {_place(path.read_bytes())}: {error}") from None
+        where = _place(path.read_bytes().splitlines(keepends=True), kind)
+        raise DataFileError(f"{path}: {where}: {error}") from None
 
 
-def _place(text: bytes) -> str:
-    """The position of the first row with an invalid number or another length."""
-    offset, number, columns = 0, 0, None
-    for line in text.splitlines(keepends=True):
-        fields = line.split(b",")
+def _numbers(source: Path | list[bytes], dtype: Any) -> Any:
+    """Parse comma-separated lines. Raises `ValueError`."""
+    return numpy().loadtxt(source, dtype, delimiter=",", ndmin=2, comments=None)
+
+
+def _place(lines: list[bytes], dtype: Any) -> str:
+    """The position of the first row with an invalid number or another length: the lines before it
+    can be parsed, but not with it."""
+    good, bad = 0, len(lines)
+    while bad - good > 1:
+        middle = (good + bad) // 2
         try:
-            if line.strip():
-                _ = [float(field) for field in fields]
-                columns = columns or len(fields)
-                if len(fields) != columns:
-                    break
+            _numbers(lines[:middle], dtype)
+            good = middle
         except ValueError:
-            break
-        offset, number = offset + len(line), number + 1
-    return f"row {number} at byte {offset}"
+            bad = middle
+    return f"row {good} at byte {len(b''.join(lines[:good]))}"
 
 
 class CSVIter(NDArrayIter):
@@ -67,12 +71,13 @@ class CSVIter(NDArrayIter):
         data_name: str = "data",
         label_name: str = "label",
     ) -> None:
+        data_shape, label_shape = tuple(as_list(data_shape)), tuple(as_list(label_shape))
         data = _shaped(data_csv, "data_shape", data_shape, dtype)
         if label_csv in (None, "NULL"):
-            label = numpy().zeros((len(data),), dtype)
+            label = numpy().zeros((len(data),), as_dtype(dtype).dtype)
         else:
             label = _shaped(label_csv, "label_shape", label_shape, dtype)
-            label = label[:, 0] if tuple(label_shape) == (1,) else label
+            label = label[:, 0] if label_shape == (1,) else label
         _check_lengths(data_csv, data, label_csv, label)
         first, second = (nd.array(each, dtype=dtype) for each in (data, label))
         super().__init__(first, second, batch_size, False, "pad", data_name, label_name)
@@ -111,12 +116,12 @@ def read_libsvm(path: Any, columns: int, dtype: Any = "float32") -> tuple[Any, A
             where = f"row {len(labels)} at byte {offset}"
             raise DataFileError(f"{path}: {where}: {error}") from None
         offset += len(line)
-    rows = numpy().zeros((len(labels), columns), dtype)
+    rows = numpy().zeros((len(labels), columns), as_dtype(dtype).dtype)
     for row, column, value in places:
         if not 0 <= column < columns:
             raise DataFileError(f"{path}: row {row} has column {column}, but there are {columns}")
         rows[row, column] = value
-    return numpy().array(labels, dtype), rows
+    return numpy().array(labels, rows.dtype), rows
 
 
 class LibSVMIter(NDArrayIter):

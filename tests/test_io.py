@@ -73,11 +73,18 @@ def test_csv(tmp_path: Path) -> None:
     for text, message in (
         ("1,2\n3,x\n", r"a\.csv: row 1 at byte 4: "),
         ("1,2\n3,4\n5\n", r"a\.csv: row 2 at byte 8: "),
+        ("1,2\r3,4\r1_000,6\r7,8\r", r"a\.csv: row 2 at byte 8: "),
     ):
         data.write_text(text)
         with pytest.raises(DataFileError, match=message):
             io.CSVIter(data, (2,))
+    for dtype, rows in (("uint8", "1,2\n3,300\n5,6\n"), ("int32", "1,2\n3,4.5\n5,6\n")):
+        data.write_text(rows)
+        with pytest.raises(DataFileError, match=r"row 1 at byte 4: "):
+            io.CSVIter(data, (2,), dtype=dtype)
     data.write_text("1,2\n3,4\n")
+    halves = next(io.CSVIter(data, 2, dtype="bfloat16")).data[0]
+    assert halves.dtype == "bfloat16" and halves.tolist() == [[1, 2]]
     for shape, message in (
         ((3,), r"a\.csv: each row has 2 columns, but data_shape=\(3,\) takes 3"),
         ((2, 2), r"data_shape=\(2, 2\) takes 4"),  # two rows

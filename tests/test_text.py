@@ -103,6 +103,8 @@ def test_vectors_for_a_vocabulary(tmp_path: Path) -> None:
     [
         ("a 1 2\nb 1 x\n", "line 2: a token, ' ' and numbers are expected"),
         ("a 1 2\nb\n", "line 2: a token"),
+        ("a 1 2\nb 3\nc 4 5\n", "line 2: 'b' has 1 numbers, the tokens before it 2"),
+        ("2 2\na 1 2\n3 4\n", "line 3: '3' has 1 numbers, the tokens before it 2"),
         ("a 1 2\nb 1 2 3\n", "line 2: 'b' has 3 numbers, the tokens before it 2"),
         ("", "no line has a token and its numbers"),
         ("3 2\n", "no line has a token and its numbers"),
@@ -111,6 +113,21 @@ def test_vectors_for_a_vocabulary(tmp_path: Path) -> None:
 def test_damaged_files(lines: str, words: str, tmp_path: Path) -> None:
     with pytest.raises(DataFileError, match=words):
         text.embedding.CustomEmbedding(written(tmp_path, lines))
+
+
+def test_vectors_of_one_element(tmp_path: Path) -> None:
+    found = text.embedding.CustomEmbedding(written(tmp_path, "2 1\na 1\n7 2\n"))
+    assert found.idx_to_token == ["<unk>", "a", "7"]
+    assert found.idx_to_vec.tolist() == [[0], [1], [2]]
+
+
+def test_files_in_another_encoding(tmp_path: Path) -> None:
+    path = tmp_path / "latin.txt"
+    path.write_bytes("\xe9 1 2\n".encode("latin-1"))
+    with pytest.raises(DataFileError, match=r"latin\.txt: .* give the file's encoding"):
+        text.embedding.CustomEmbedding(str(path))
+    found = text.embedding.CustomEmbedding(str(path), encoding="latin-1")
+    assert found.idx_to_token == ["<unk>", "\xe9"]
 
 
 def test_tokens_that_occur_twice(tmp_path: Path) -> None:

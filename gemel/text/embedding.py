@@ -10,7 +10,7 @@ import os
 import warnings
 from array import array
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, TextIO
 
 import numpy
 
@@ -117,21 +117,31 @@ class TokenEmbedding(Vocabulary):
 
 
 def _lines(path: str, delimiter: str, encoding: str) -> Iterator[tuple[str, str, list[float]]]:
-    """For each line: its place for messages, the token, and the numbers. Headers are left out."""
+    """For each line: its place for messages, the token, and the numbers. A header is left out: a
+    first line of two whole numbers, of the tokens and of the elements of a vector."""
     length = 0
     with open(path, encoding=encoding) as opened:
-        for number, line in enumerate(opened, 1):
+        for number, line in enumerate(_texts(path, opened), 1):
             where = f"{path}, line {number}"
             token, *rest = line.rstrip().split(delimiter)
+            if number == 1 and len(rest) == 1 and token.isdecimal() and rest[0].isdecimal():
+                continue
             more = len(rest) - length if length else 0
             if more > 0 and not _numbers(rest[more - 1 : more]):  # a token that has delimiters
                 token, rest = delimiter.join([token, *rest[:more]]), rest[more:]
             vector = _numbers(rest)
             if not vector:
                 raise DataFileError(f"{where}: a token, {delimiter!r} and numbers are expected")
-            if len(vector) > 1:  # otherwise a header: the numbers of tokens and of elements
-                length = length or len(vector)
-                yield where, token, vector
+            length = length or len(vector)
+            yield where, token, vector
+
+
+def _texts(path: str, opened: TextIO) -> Iterator[str]:
+    """The lines of a file. Raises `DataFileError` if they are in another encoding."""
+    try:
+        yield from opened
+    except UnicodeDecodeError as error:
+        raise DataFileError(f"{path}: {error}; give the file's encoding") from None
 
 
 def _numbers(texts: list[str]) -> list[float]:
