@@ -300,3 +300,13 @@ def test_only_what_was_recorded_has_a_history() -> None:
         y = program(x)
     with pytest.raises(ExportError, match=r"get_symbol: .*record it without hybridize"):
         autograd.get_symbol(y)
+
+
+def test_numbers_in_files_that_are_none() -> None:
+    text = (sym.Variable("x") > 2).tojson()
+    wrong = sym.load_json(text.replace('"scalar": "2"', '"scalar": "two"'))
+    with pytest.raises(ShapeError, match=r"node '_greater_scalar\d+' .*'two'"):
+        wrong.eval(x=nd.ones((2,)))
+    text = sym.Variable("x", dtype="int32").tojson()
+    digits = sym.load_json(text.replace('"4"', f'"{"9" * 5000}"'))
+    assert digits.infer_type()[0] == sym.Variable("x", dtype="float32").infer_type()[0]

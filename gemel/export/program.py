@@ -17,7 +17,7 @@ from zlib import crc32
 from gemel.arrays.archives import appear, contents
 from gemel.device import as_device
 from gemel.errors import ExportError, GemelError, ShapeError, SymbolFileError
-from gemel.export.rules import Rules, structure_of
+from gemel.export.rules import Rules, leaves, structure_of
 from gemel.gluon.block import Block
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Parameter
@@ -160,7 +160,14 @@ def load(path: Any, device: Any = None, ctx: Any = None) -> Loaded:
     weights = serialize.read(f"{source} from byte {HEAD + length}", content[HEAD + length :], place)
     try:
         return Loaded(json.loads(program), weights or {}, source)
-    except (KeyError, TypeError, ValueError, IndexError, AttributeError, RecursionError) as error:
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        ArithmeticError,
+        AttributeError,
+        RecursionError,
+    ) as error:
         if isinstance(error, GemelError):
             raise
         raise damaged(f"its program cannot be read: {type(error).__name__}: {error}") from None
@@ -176,6 +183,12 @@ class _Saved:
         self.names = self.rules.names
         self.numbers = [f"number{place}" for place in range(int(held["numbers"]))]
         self.updates = [str(name) for name in held["updates"]]
+        kinds = [*leaves(self.results), *("array" for _ in self.updates)]
+        if kinds != ["array"] * len(self.heads):
+            raise SymbolFileError(
+                f"program file {source}: its graph has {len(self.heads)} results, where "
+                f"{len(kinds)} arrays are wanted"
+            )
 
     def run(self, given: Arguments, parameters: dict[str, Any]) -> Any:
         """The results for these arguments."""
@@ -197,6 +210,7 @@ class Loaded(HybridBlock):
         self._saved = [_Saved(each, source) for each in held["programs"]]
         given: set[str] = {n for s in self._saved for n in (*s.names, *s.numbers)}
         wanted = {n.name for s in self._saved for n in nodes_of(s.heads) if n.is_variable} - given
+        wanted.update(name for saved in self._saved for name in saved.updates)
         if not isinstance(weights, dict) or wanted - weights.keys():
             missing = ", ".join(sorted(wanted - set(weights)))
             raise SymbolFileError(f"program file {source}: the weights lack {missing}")

@@ -3,6 +3,7 @@ trace."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gemel.errors import SymbolFileError
@@ -27,9 +28,27 @@ class Rules:
         self._told = "least" in held
         self._least = int(held.get("least", 0))
         self._fixed = [tuple(map(int, each)) for each in held.get("fixed", ())]
-        for position, axis in (*self._places, *(each[:2] for each in self._fixed)):
+        self._check(int(held["numbers"]), f"program file {source}")
+
+    def _check(self, numbers: int, source: str) -> None:
+        """Raise an error, usually a `SymbolFileError`, unless the parts fit together, so that calls
+        need not expect anything else."""
+        count, found = len(self.inputs), list(leaves(self.structure))
+        if (found.count("array"), found.count("number")) != (count, numbers):
+            raise SymbolFileError(
+                f"{source}: its arguments are {found.count('array')} arrays and "
+                f"{found.count('number')} numbers, not {count} and {numbers}"
+            )
+        if not all(0 <= place < numbers for place in self._held):
+            raise SymbolFileError(f"{source}: it holds numbers {list(self._held)} of {numbers}")
+        fixed = [(position, axis) for position, axis, _ in self._fixed]
+        for position, axis in (*self._places, *fixed):
             if not (0 <= position < count and 0 <= axis < self.inputs[position][0]):
-                raise SymbolFileError(f"program file {source}: extent n{position}_{axis}")
+                raise SymbolFileError(f"{source}: extent n{position}_{axis}")
+        sizes = dict.fromkeys(self._extents, 2)
+        for guard in self._guards:  # any sizes do: the question is whether there is an answer
+            holds(guard, sizes, self._told)
+            self._named(str(guard[4]))
 
     def sizes(self, arrays: list[Any]) -> dict[str, Any]:
         """The free extents of these arguments."""
@@ -104,6 +123,19 @@ def plain(structure: Any) -> Any:
     return list if kind is list else tuple, tuple(plain(item) for item in rest[0])
 
 
+def leaves(structure: Any) -> Iterator[str]:
+    """The leaves of a structure, each "array" or "number"."""
+    if structure is None:
+        yield "array"
+        return
+    kind, *rest = structure
+    if kind == "number":
+        yield "number"
+    elif kind != "static":
+        for item in rest[0]:
+            yield from leaves(item[1] if issubclass(kind, dict) else item)
+
+
 def structure_of(held: Any) -> Any:
     """Read the structure from the JSON of a file."""
     if held == "array":
@@ -119,4 +151,4 @@ def structure_of(held: Any) -> Any:
     return {"list": list, "tuple": tuple}[kind], tuple(structure_of(item) for item in items)
 
 
-__all__ = ["Rules", "plain", "structure_of"]
+__all__ = ["Rules", "leaves", "plain", "structure_of"]

@@ -291,8 +291,8 @@ def type_flag(dtype: Any) -> int:
 
 
 def dtype_of_flag(flag: str) -> str:
-    """The dtype for MXNet's number, given as text; float32 if it is not a number."""
-    return _TYPES.get(int(flag) if flag.isdigit() else 0, "float32")
+    """The dtype for MXNet's number, given as text; float32 if it is none of the numbers."""
+    return {str(number): dtype for number, dtype in _TYPES.items()}.get(flag, "float32")
 
 
 def _array_parts(value: ndarray) -> list[bytes]:

@@ -67,7 +67,7 @@ def apply(
             error._of_node = True  # type: ignore[attr-defined]
             error.args = (f"node {node.name!r} ({node.op}): {error}", *error.args[1:])
         raise
-    except (TypeError, IndexError, KeyError) as error:
+    except (TypeError, ValueError, LookupError) as error:
         raise ShapeError(f"node {node.name!r} ({node.op}): {error}") from error
     return tuple(results) if isinstance(results, (list, tuple)) else (results,)
 
