@@ -6,6 +6,7 @@ from typing import Any
 
 from gemel import np, npx
 from gemel.onnx.read.table import imports
+from gemel.onnx.types import dtype_of
 from gemel.spec import product
 
 
@@ -40,11 +41,14 @@ def _(node: Any, x: Any, scale: Any, bias: Any = None) -> Any:
     axes = tuple(range(axis, x.ndim))
     if len(axes) == 1 and not node.has(1) and bias is not None and scale.ndim == bias.ndim == 1:
         return npx.layer_norm(x, scale, bias, axis=-1, eps=epsilon)
-    mean = x.mean(axis=axes, keepdims=True)
-    centred = x - mean
+    kind = dtype_of(node.get("stash_type", 1), node.where)
+    wide = x.astype(np.result_type(x.dtype, kind))
+    mean = wide.mean(axis=axes, keepdims=True)
+    centred = wide - mean
     inverse = 1.0 / np.sqrt(np.square(centred).mean(axis=axes, keepdims=True) + epsilon)
-    found = centred * inverse * scale
-    return found if bias is None else found + bias, mean, inverse
+    found = (centred * inverse).astype(x.dtype) * scale
+    found = found if bias is None else found + bias
+    return found, mean.astype(kind), inverse.astype(kind)
 
 
 @imports("RMSNormalization", "SimplifiedLayerNormalization")

@@ -4,24 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import islice
 from typing import Any, NamedTuple
 
 from gemel import np, npx
 from gemel.onnx.read.table import imports
 
-#: Activations by name: functions of x, alpha and beta.
-ACTIVATIONS: dict[str, Callable[..., Any]] = {
-    "affine": lambda x, a=1.0, b=0.0: a * x + b,
-    "elu": lambda x, a=1.0, b=0.0: npx.leaky_relu(x, act_type="elu", slope=a),
-    "hardsigmoid": lambda x, a=0.2, b=0.5: np.clip(a * x + b, 0, 1),
-    "leakyrelu": lambda x, a=0.01, b=0.0: npx.leaky_relu(x, slope=a),
-    "relu": lambda x, a=0.0, b=0.0: npx.relu(x),
-    "scaledtanh": lambda x, a=1.0, b=1.0: a * np.tanh(b * x),
-    "sigmoid": lambda x, a=0.0, b=0.0: npx.sigmoid(x),
-    "softplus": lambda x, a=0.0, b=0.0: npx.softplus(x),
-    "softsign": lambda x, a=0.0, b=0.0: npx.softsign(x),
-    "tanh": lambda x, a=0.0, b=0.0: np.tanh(x),
-    "thresholdedrelu": lambda x, a=1.0, b=0.0: np.where(x > a, x, 0),
+#: Activations by name: which of alpha and beta they take, and functions of x and these.
+ACTIVATIONS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "affine": ("ab", lambda x, a=1.0, b=0.0: a * x + b),
+    "elu": ("a", lambda x, a=1.0: npx.leaky_relu(x, act_type="elu", slope=a)),
+    "hardsigmoid": ("ab", lambda x, a=0.2, b=0.5: np.clip(a * x + b, 0, 1)),
+    "leakyrelu": ("a", lambda x, a=0.01: npx.leaky_relu(x, slope=a)),
+    "relu": ("", npx.relu),
+    "scaledtanh": ("ab", lambda x, a=1.0, b=1.0: a * np.tanh(b * x)),
+    "sigmoid": ("", npx.sigmoid),
+    "softplus": ("", npx.softplus),
+    "softsign": ("", npx.softsign),
+    "tanh": ("", np.tanh),
+    "thresholdedrelu": ("a", lambda x, a=1.0: np.where(x > a, x, 0)),
 }
 USUAL = {"LSTM": ["Sigmoid", "Tanh", "Tanh"], "GRU": ["Sigmoid", "Tanh"], "RNN": ["Tanh"]}
 #: gemel's order of the gates, as positions in ONNX's order.
@@ -128,20 +129,22 @@ def _ordered(weight: Any, order: tuple[int, ...], size: int) -> Any:
 
 
 def _functions(node: Any, names: list[str], place: int) -> list[Callable[[Any], Any]]:
-    """The activation functions of a direction."""
-    names = names or [name.lower() for name in USUAL[node.kind]]
-    alphas, betas = node.get("activation_alpha") or [], node.get("activation_beta") or []
+    """The activation functions of a direction. The alphas and betas of a node are for those that
+    take them, in order, over both directions."""
+    usual = [name.lower() for name in USUAL[node.kind]]
+    before = [name.lower() for name in node.get("activations") or ()][: place * len(usual)]
+    values = {
+        "a": iter(node.get("activation_alpha") or ()),
+        "b": iter(node.get("activation_beta") or ()),
+    }
     found: list[Callable[[Any], Any]] = []
-    for position, name in enumerate(names):
+    for name in (*before, *(names or usual)):
         if name not in ACTIVATIONS:
             raise node.refuse(f"activation {name!r} is none of {', '.join(ACTIVATIONS)}")
-        settings = {}
-        for key, values in (("a", alphas), ("b", betas)):
-            number = place * len(names) + position
-            if number < len(values):
-                settings[key] = values[number]
-        found.append(partial(ACTIVATIONS[name], **settings))
-    return found
+        takes, function = ACTIVATIONS[name]
+        settings = {key: value for key in takes for value in islice(values[key], 1)}
+        found.append(partial(function, **settings))
+    return found[len(before) :]
 
 
 def _by_steps(

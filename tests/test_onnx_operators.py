@@ -1,0 +1,71 @@
+"""Operators of ONNX files in variants that the package's own cases leave out."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import np
+
+onnx = pytest.importorskip("onnx")
+
+
+def run(node: Any, folder: Path, x: Any, outputs: Any = ("y",), **constants: Any) -> Any:
+    """The results of a file with one node, whose first input is x."""
+    helper = onnx.helper
+    kind = helper.np_dtype_to_tensor_dtype(x.dtype)
+    tensors = [onnx.numpy_helper.from_array(value, name) for name, value in constants.items()]
+    graph = helper.make_graph(
+        [node],
+        "made",
+        [helper.make_tensor_value_info("x", kind, x.shape)],
+        [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs],
+        tensors,
+    )
+    sets = [helper.make_opsetid("", 18)]
+    path = folder / "made.onnx"
+    onnx.save(helper.make_model(graph, opset_imports=sets, ir_version=8), str(path))
+    return gemel.onnx.load(path)(np.array(x, dtype=x.dtype.name))
+
+
+@pytest.mark.parametrize(
+    ("activations", "alpha", "beta", "expected"),
+    [
+        (["Tanh", "Affine"], [2.0], [0.25], [numpy.tanh(0.5), 1.25]),
+        (["Affine", "Tanh"], [2.0], [0.25], [1.25, numpy.tanh(0.5)]),
+        (["LeakyRelu", "Elu"], [0.1, 3.0], None, [0.5, 0.5]),
+        (["ThresholdedRelu", "ScaledTanh"], [0.6, 3.0], [2.0], [0.0, 3 * numpy.tanh(1.0)]),
+        (["Relu", "HardSigmoid"], [0.6], [0.1], [0.5, 0.4]),
+        (["HardSigmoid", "HardSigmoid"], [0.6], [0.1], [0.4, 0.6]),  # the second has its own
+    ],
+)
+def test_activations_take_their_alphas_and_betas_in_order(
+    activations: Any, alpha: Any, beta: Any, expected: Any, tmp_path: Path
+) -> None:
+    node = onnx.helper.make_node(
+        "RNN", ["x", "w", "r"], ["y"], hidden_size=1, direction="bidirectional",
+        activations=activations, activation_alpha=alpha, activation_beta=beta,
+    )  # fmt: skip
+    weights = {"w": numpy.full((2, 1, 1), 0.5, "f"), "r": numpy.zeros((2, 1, 1), "f")}
+    found = run(node, tmp_path, numpy.ones((1, 1, 1), "f"), **weights)
+    numpy.testing.assert_allclose(found.asnumpy().ravel(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_means_of_layer_normalization_have_a_dtype_of_their_own(dtype: str, tmp_path: Path) -> None:
+    x = numpy.array([[1.0, 3.0, 300.0]]).astype(dtype)
+    node = onnx.helper.make_node("LayerNormalization", ["x", "scale"], ["y", "mean", "inverse"])
+    outputs, scale = ("y", "mean", "inverse"), numpy.ones(3, dtype)
+    y, mean, inverse = run(node, tmp_path, x, outputs, scale=scale)
+    assert [str(each.dtype) for each in (y, mean, inverse)] == [dtype, "float32", "float32"]
+    wide = x.astype("float64")
+    deviation = wide.std(axis=-1, keepdims=True)
+    numpy.testing.assert_allclose(mean.asnumpy(), wide.mean(axis=-1, keepdims=True), rtol=1e-6)
+    numpy.testing.assert_allclose(inverse.asnumpy(), 1 / deviation, rtol=1e-5)
+    expected = (wide - wide.mean(axis=-1, keepdims=True)) / deviation
+    tolerance = 1e-3 if dtype == "float16" else 1e-5
+    numpy.testing.assert_allclose(y.asnumpy().astype("float64"), expected, rtol=tolerance)
