@@ -154,7 +154,7 @@ def _from_file(file: Any, device: Any = None, *, allow_pickle: bool = False) -> 
     return read("the open file", content, device)
 
 
-_from_file.__name__ = _from_file.__qualname__ = "load"
+_from_file.__name__ = "load"
 publish(_from_file, "load", "np")
 
 
