@@ -196,6 +196,14 @@ def test_folders_that_cannot_be_written(name: str, tmp_path: Path) -> None:
     assert sorted(os.listdir(tmp_path)) == ["taken.npy", "taken.npz"]
 
 
+def test_mapped_files_are_read(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(3))
+    for mode in ("c", "r"):
+        assert np.load(tmp_path / "a.npy", mmap_mode=mode).tolist() == [0, 1, 2]
+    with pytest.raises(ArgumentError, match="'r\\+' maps a file for writing"):
+        np.load(tmp_path / "a.npy", mmap_mode="r+")
+
+
 def test_several_arrays_in_one_open_file(tmp_path: Path) -> None:
     values = [numpy.arange(3), numpy.zeros((2, 0)), numpy.asfortranarray(numpy.ones((2, 3)))]
     for write in np.save, numpy.save:

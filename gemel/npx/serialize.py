@@ -129,17 +129,25 @@ def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | 
     return found
 
 
-def _from_file(file: Any, device: Any = None, *, allow_pickle: bool = False) -> Any:
+def _from_file(
+    file: Any, device: Any = None, *, mmap_mode: str | None = None, allow_pickle: bool = False
+) -> Any:
     """The array in a `.npy` file, or a dictionary of those in a `.npz` file; a path or open file.
 
     An open file may have several arrays, one for each call. Also reads what `npx.save` writes.
-    Pickled objects are not read, whatever `allow_pickle` is. Raises `ParameterFileError`, naming
-    what is wrong, for a file that is damaged, truncated or in another format, and
-    `NothingLeftError`, which is an `EOFError`, at the end of an open file.
+    Pickled objects are not read, whatever `allow_pickle` is. The file is never mapped, whatever
+    `mmap_mode` is: "c" and "r" read it, and modes that write into it are an `ArgumentError`. Raises
+    `ParameterFileError`, naming what is wrong, for a file that is damaged, truncated or in another
+    format, and `NothingLeftError`, which is an `EOFError`, at the end of an open file.
 
     >>> np.save("numbers", np.arange(3))
     >>> np.load("numbers.npy")
     """
+    if mmap_mode not in (None, "c", "r"):
+        raise ArgumentError(
+            f"load: mmap_mode {mmap_mode!r} maps a file for writing, which gemel does not; change "
+            "the array and np.save it"
+        )
     if not hasattr(file, "read"):
         return load(file, device)
     content = file.read()
