@@ -18,7 +18,7 @@ from gemel import autograd, np
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
 from gemel.codegen.target import TARGETS, Target, cuda
-from gemel.errors import GemelError, GradientError, ShapeError, UnknownNameError
+from gemel.errors import CompileError, GemelError, GradientError, ShapeError, UnknownNameError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.graph import Entry, Graph, Node, placeholder, rewrite
 from gemel.ir.layout import Layout
@@ -240,6 +240,34 @@ def test_passes_that_change_what_a_function_is(told: str, recorded: bool) -> Non
         program(x, y)
 
 
+def test_passes_may_write_composites() -> None:
+    def centred(graph: Graph) -> Graph:
+        return Graph(graph.inputs, [y - y.mean() + np.std(y) for y in graph.outputs])
+
+    y = gemel.compile(lambda x: x * 2, passes=[centred])(np.array([1.0, 3.0]))
+    assert y.tolist() == [0, 4]
+
+
+#: Things that are no graph, though they look like one.
+BROKEN: dict[str, Any] = {
+    r"outputs have 3, not an entry": lambda graph: Graph(graph.inputs, [3]),
+    r"updates have 3, not": lambda graph: Graph(graph.inputs, graph.outputs, [3]),
+    r"the pass <lambda>: .*'z' is used but is not an input": lambda graph: Graph(
+        graph.inputs, [placeholder(graph.outputs[0].spec, "z")]
+    ),
+    r"rule returned 3 .* each of its 1 results": lambda graph: rewrite(graph, lambda n, i: 3),
+    r"rule returned <.*exp.*a tuple or list": lambda graph: rewrite(graph, lambda n, i: np.exp(*i)),
+    r"rule returned \(\)": lambda graph: rewrite(graph, lambda n, i: ()),
+}
+
+
+@pytest.mark.parametrize("told", BROKEN)
+def test_passes_that_return_what_is_no_graph(told: str) -> None:
+    program = gemel.compile(lambda x: np.sin(x), passes=[BROKEN[told]])
+    with pytest.raises(GemelError, match=told):
+        program(np.ones((3,)))
+
+
 # --- recipes ----------------------------------------------------------------------------------
 
 
@@ -292,6 +320,41 @@ def test_recipes_have_names_that_tell_them_apart(names: tuple[str, ...]) -> None
 def test_recipes_must_be_a_list_of_recipes(wrong: Any) -> None:
     with pytest.raises(TypeError, match="recipes="):
         gemel.compile(abs, recipes=wrong)
+
+
+def test_recipes_have_functions_and_a_name_in_letters() -> None:
+    good = recipe([], 1)
+    for wrong in (good._replace(suits=None), good._replace(emit="loops")):
+        with pytest.raises(TypeError, match="suits and emit of the recipe 'by1' must be functions"):
+            gemel.compile(abs, recipes=[wrong])
+    with pytest.raises(ValueError, match="named 3; its name must be one word"):
+        gemel.compile(abs, recipes=[good._replace(name=3)])
+
+
+@pytest.mark.parametrize(
+    ("code", "told"),
+    [
+        (None, "returned None, which is not an LLVM module with the function kernel"),
+        ("define i32 @other() { ret i32 0 }", "not an LLVM module with the function kernel"),
+        ("define i32 @kernel() { nonsense }", "LLVM refuses the code"),
+        (
+            "declare i32 @foo()\ndefine i32 @kernel() {\n  %x = call i32 @foo()\n  ret i32 %x\n}",
+            "calls foo",
+        ),
+    ],
+)
+def test_recipes_that_return_no_kernel_are_named(code: Any, told: str) -> None:
+    wrong = Recipe("empty", lambda program: True, lambda program, target: code)
+    program = gemel.compile(lambda x: np.cos(x) * 3, recipes=[wrong])
+    with pytest.raises(CompileError, match=f"the recipe 'empty'.*{told}"):
+        program(np.ones((3,)))
+
+
+def test_images_are_made_with_recipes() -> None:
+    made: list[str] = []
+    program = gemel.compile(lambda x: np.cos(x) / 3, recipes=[recipe(made, 3)])
+    assert program.image(np.ones((9,)))
+    assert made and set(made) == {"outer by3"}
 
 
 def test_kernels_of_recipes_are_not_kept_on_disk(

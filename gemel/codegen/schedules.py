@@ -5,13 +5,14 @@ A way to compute loops from outside of gemel is a `Recipe`, see docs/extending.m
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import Any, NamedTuple
 
 from gemel.codegen.program import Program
 from gemel.codegen.target import Target
-from gemel.errors import unknown_name
+from gemel.errors import CompileError, unknown_name
 
 #: The modules with `emit(program, target)`; they are imported when something is compiled.
 EMITTERS = {
@@ -21,6 +22,9 @@ EMITTERS = {
     "dot": "gemel.codegen.contract_dot",
     "pack": "gemel.codegen.contract_pack",
 }
+
+#: How a module defines the function that is called.
+KERNEL = re.compile(r"^\s*define\b.*@\"?kernel\"?\s*\(", re.MULTILINE)
 
 
 class Recipe(NamedTuple):
@@ -45,15 +49,17 @@ class Recipe(NamedTuple):
 def checked(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
     """Recipes with distinct names.
 
-    Raises `TypeError` for what is not a list of recipes, and `ValueError` for a name that is not
-    one word or not unique.
+    Raises `TypeError` for what is not a list of recipes with functions, and `ValueError` for a
+    name that is not one word or not unique.
     """
     alone = isinstance(recipes, Recipe) or not isinstance(recipes, (list, tuple))
     if alone or not all(isinstance(each, Recipe) for each in recipes):
         raise TypeError("compile: recipes= must be a list of codegen.schedules.Recipe")
     names = [recipe.name for recipe in recipes]
-    for name in names:
-        if not name.isidentifier() or names.count(name) > 1:
+    for name, suits, emit in recipes:
+        if not callable(suits) or not callable(emit):
+            raise TypeError(f"compile: suits and emit of the recipe {name!r} must be functions")
+        if not isinstance(name, str) or not name.isidentifier() or names.count(name) > 1:
             raise ValueError(
                 f"compile: a recipe is named {name!r}; its name must be one word that no other "
                 "recipe has"
@@ -64,8 +70,8 @@ def checked(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
 def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] = ()) -> bytes:
     """The machine code of a program: an ELF object with the one function ``kernel``.
 
-    Raises `CompileError` if the program is not valid or its code needs an outside symbol, and
-    `UnknownNameError` if no known code emits its schedule.
+    Raises `CompileError` if the program is not valid, if its code needs an outside symbol or has no
+    function ``kernel``, and `UnknownNameError` if no known code emits its schedule.
     """
     from gemel.codegen.llvm import emit_object
 
@@ -74,11 +80,25 @@ def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] 
     if schedule.recipe:
         if schedule.recipe not in named:
             raise unknown_name("schedule", schedule.recipe, named)
-        emit = named[schedule.recipe]
-    else:
-        emit = import_module(EMITTERS[schedule.kind]).emit
-        target = target.with_extension(schedule.extension)
-    return emit_object(str(emit(program, target)), target, program.text)
+        return _by_recipe(schedule.recipe, named[schedule.recipe](program, target), program, target)
+    target = target.with_extension(schedule.extension)
+    code = import_module(EMITTERS[schedule.kind]).emit(program, target)
+    return emit_object(str(code), target, program.text)
+
+
+def _by_recipe(name: str, code: Any, program: Program, target: Target) -> bytes:
+    """The machine code of what a recipe returned. Raises `CompileError`, which names the recipe."""
+    from gemel.codegen.llvm import emit_object
+
+    if not KERNEL.search(str(code)):
+        raise CompileError(
+            f"compile: the recipe {name!r} returned {code!r}, which is not an LLVM module with the "
+            "function kernel"
+        )
+    try:
+        return emit_object(str(code), target, program.text)
+    except CompileError as error:
+        raise CompileError(f"compile: the recipe {name!r}: {error}") from None
 
 
 __all__ = ["Recipe", "checked", "compile_program"]

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import _core
 from gemel.device import Device, as_device, current_device
 from gemel.dtype import weak
-from gemel.errors import ShapeError, TraceError
+from gemel.errors import GemelError, ShapeError, TraceError
 from gemel.extent import NUMBER
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.current import current_trace
@@ -439,6 +439,7 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
 
     ``rule(node, inputs)`` gets the node and its already rewritten inputs, and returns the new
     entries. None keeps the node (as a copy if its inputs changed). Most passes are one `rewrite`.
+    Raises `GemelError` if the rule returns anything else.
     """
     replaced: dict[Entry, Entry] = {}
     for node in graph.walk():
@@ -452,6 +453,11 @@ def rewrite(graph: Graph, rule: Rule) -> Graph:
         if new is None and changed:
             new = copy_node(node, inputs).entries
         if new is not None and new is not node.entries:
+            if not isinstance(new, (tuple, list)) or len(new) != len(node.entries):
+                raise GemelError(
+                    f"rewrite: the rule returned {new!r} for {node!r}; it must return None, or a "
+                    f"tuple or list with an entry for each of its {len(node.entries)} results"
+                )
             replaced.update(zip(node.entries, new, strict=True))
     return substitute_results(graph, replaced) if replaced else graph
 

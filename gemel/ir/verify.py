@@ -12,7 +12,7 @@ from gemel.ir.op_kinds import Elementwise
 
 
 class InvalidGraph(GemelError, AssertionError):
-    """A pass left a graph that breaks a rule: a defect in gemel."""
+    """A pass left a graph that breaks a rule: a defect in gemel, or in a user's pass."""
 
 
 def verify(graph: Graph, after: str = "") -> Graph:

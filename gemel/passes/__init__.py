@@ -15,7 +15,7 @@ from typing import Any
 
 from gemel.config import VERIFY
 from gemel.errors import GemelError
-from gemel.ir.graph import Graph
+from gemel.ir.graph import Entry, Graph
 from gemel.ir.trace import Trace
 from gemel.ir.verify import verify
 from gemel.passes.direct import direct
@@ -71,6 +71,8 @@ def name_of(step: Pass) -> str:
 def pipeline(folds: bool = True, others: Sequence[Pass] = ()) -> tuple[Pass, ...]:
     """The pipeline, without constant folding if not `folds`, with a user's passes before `fuse`.
 
+    What they write is expanded: they may use any function of `np` and `npx`.
+
     Raises `TypeError` if `others` is not a list of functions.
     """
     if not isinstance(others, (list, tuple)) or not all(map(callable, others)):
@@ -79,11 +81,12 @@ def pipeline(folds: bool = True, others: Sequence[Pass] = ()) -> tuple[Pass, ...
         return PIPELINE
     own = [step for step in PIPELINE if folds or step is not fold]
     place = own.index(fuse)
-    return (*own[:place], *others, *own[place:])
+    return (*own[:place], *others, expand, *own[place:])
 
 
 def _check(step: Pass, before: Graph, after: Any) -> None:
-    """Raises `GemelError` if a user's pass changes a graph's inputs or the specs of its results."""
+    """Raises `GemelError` if a user's pass changes a graph's inputs or the specs of its results, or
+    leaves a graph that breaks a rule."""
     name = f"compile: the pass {name_of(step)}"
     if not isinstance(after, Graph):
         raise GemelError(f"{name} returned {after!r}, which is not a Graph")
@@ -92,11 +95,28 @@ def _check(step: Pass, before: Graph, after: Any) -> None:
             f"{name} changed the graph's inputs; a pass must keep them, in their order"
         )
     for what in ("outputs", "updates"):
+        wrong = [r for r in getattr(after, what) if not _is_result(what, r)]
+        if wrong:
+            one = "an entry" if what == "outputs" else "the index of an input and an entry"
+            raise GemelError(f"{name} returned a graph whose {what} have {wrong[0]!r}, not {one}")
         old, new = (_specs(getattr(graph, what)) for graph in (before, after))
         if old != new:
             raise GemelError(
                 f"{name} changed {what} from {old} to {new}; a pass must keep shapes and dtypes"
             )
+    verify(after, after=f"the pass {name_of(step)}")
+
+
+def _is_result(what: str, result: Any) -> bool:
+    """Whether this can be one of a graph's outputs or updates."""
+    if what == "outputs":
+        return isinstance(result, Entry)
+    return (
+        isinstance(result, tuple)
+        and list(map(type, result[:1])) == [int]
+        and isinstance(result[1], Entry)
+        and len(result) == 2
+    )
 
 
 def _specs(results: Any) -> list[Any]:

@@ -67,13 +67,14 @@ class SizedPlans:
 
     def find(self, values: dict[str, int], arrays: Sequence[Any]) -> Any:
         """The plan for these extents, created if there is none. Raises `Unfit`."""
-        backend = self._backend(backend_for(arrays))
+        plain = backend_for(arrays)
+        backend = self._backend(plain)
         for known, plan in self._made:
             if known is backend and _fits(plan, arrays):
                 return plan
         try:
             plan = plan_for(
-                self._text(values), backend, lambda: self.image(values, backend), self.keeper
+                self._text(values), backend, lambda: self.image(values, plain), self.keeper
             )
         except NoKernelError:
             passes, atomic = self._user_passes(), self.atomic
@@ -104,9 +105,9 @@ class SizedPlans:
         return text and f"{text}{passes} {values} {self.guards} {kept}"
 
     def image(self, values: dict[str, int], backend: Backend) -> Image:
-        """The image of the plan for these extents. Raises `Unfit`."""
+        """The image of the plan for these extents on a device's backend. Raises `Unfit`."""
         with Trace():
-            image: Image = self._lowering(values, backend).made()
+            image: Image = self._lowering(values, self._backend(backend)).made()
         return image
 
     def _lowering(self, values: dict[str, int], backend: Backend) -> Any:
