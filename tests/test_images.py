@@ -10,7 +10,7 @@ import pytest
 from slow import check, drawn
 
 import gemel
-from gemel import np, npx
+from gemel import nd, np, npx
 from gemel.errors import ShapeError, UnknownNameError
 
 Array = numpy.ndarray[Any, Any]
@@ -214,3 +214,49 @@ def test_jitter_and_lighting() -> None:
     assert npx.image.random_lighting(x, 0.0).tolist() == x.tolist()
     with pytest.raises(ShapeError, match="3 channels"):
         npx.image.adjust_lighting(np.ones((2, 2, 1)), (0, 0, 0))
+
+
+# --- sampling between pixels ------------------------------------------------------------------
+
+#: An image with more pixels than float16 counts, and more lines than bfloat16 does.
+LARGE = numpy.random.default_rng(4).normal(size=(2, 1, 260, 270))
+#: Places in it from -1 to 1, and shifts of a kernel, which all dtypes hold.
+GRID = numpy.random.default_rng(5).integers(-128, 128, (2, 2, 7, 5)) / 128
+SHIFTS = numpy.random.default_rng(6).integers(-8, 8, (2, 2, 260, 270)) / 4
+
+SAMPLED: dict[str, Any] = {
+    "BilinearSampler": lambda x, dtype: nd.BilinearSampler(
+        x.as_nd_ndarray(), nd.array(GRID, dtype=dtype)
+    ),
+    "rotate": lambda x, dtype: npx.image.rotate(x, 30),
+    "deformable_convolution": lambda x, dtype: npx.deformable_convolution(
+        x, np.array(SHIFTS, dtype=dtype), np.ones((1, 1, 1, 1), dtype=dtype), no_bias=True,
+        kernel=(1, 1), num_filter=1,
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", SAMPLED)
+def test_places_in_large_images_are_not_rounded_to_two_bytes(name: str, dtype: str) -> None:
+    x = np.array(LARGE, dtype=dtype)
+    found = SAMPLED[name](x, dtype)
+    wanted = SAMPLED[name](x.astype("float32"), "float32").asnumpy()
+    assert found.dtype == np.dtype(dtype)
+    error = abs(found.astype("float32").asnumpy() - wanted)
+    assert error.max() <= 4 * {"float16": 2.0**-11, "bfloat16": 2.0**-8}[dtype]
+
+
+def test_places_that_are_no_numbers() -> None:
+    x, grid = nd.array(LARGE[:, :, :3, :3]), GRID.copy()
+    grid[0, 1, 2, 3] = numpy.nan
+    found = nd.BilinearSampler(x, nd.array(grid)).asnumpy()
+    assert numpy.argwhere(numpy.isnan(found)).tolist() == [[0, 0, 2, 3]]
+    shifts = numpy.zeros((2, 2, 3, 3))
+    shifts[1, 0, 1, 2] = numpy.nan
+    one = np.ones((1, 1, 1, 1))
+    found = npx.deformable_convolution(
+        np.array(LARGE[:, :, :3, :3]), np.array(shifts), one, no_bias=True, num_filter=1,
+        kernel=(1, 1),
+    ).asnumpy()  # fmt: skip
+    assert numpy.argwhere(found == 0).tolist() == [[1, 0, 1, 2]]

@@ -184,11 +184,12 @@ def grid_generator(data: Any, *, transform_type: str, target_shape: Any = (0, 0)
 
 @legacy("BilinearSampler", outputs=2, visible=1)
 def bilinear_sampler(data: Any, grid: Any) -> Any:
-    """Images interpolated at positions between their pixels, 0 outside: Jaderberg et al., Spatial
-    Transformer Networks, 2015.
+    """Images interpolated at positions between their pixels, 0 outside and NaN at NaN: Jaderberg et
+    al., Spatial Transformer Networks, 2015.
     """
     n, channels, height, width = data.shape
     flat = data.reshape(n, channels, -1)
+    grid = grid.astype(grid.dtype.floating.accumulate)  # places are fractions of a pixel
     x, y = (grid[:, 0] + 1) * (width - 1) / 2, (grid[:, 1] + 1) * (height - 1) / 2
     left, top = np.floor(x), np.floor(y)
     found: Any = 0
@@ -196,11 +197,11 @@ def bilinear_sampler(data: Any, grid: Any) -> Any:
         column, row = left + right, top + below
         weight = (1 - np.abs(x - column)) * (1 - np.abs(y - row))
         inside = (column >= 0) & (column < width) & (row >= 0) & (row < height)
-        place = np.clip(row, 0, height - 1) * width + np.clip(column, 0, width - 1)
-        place = place.astype("int64").reshape(n, 1, -1)
+        at, across = (np.where(inside, each, 0).astype("int64") for each in (row, column))
+        place = (at * width + across).reshape(n, 1, -1)
         taken = np.take_along_axis(flat, np.broadcast_to(place, (n, channels, place.shape[2])), 2)
-        found = found + taken * np.where(inside, weight, 0).reshape(n, 1, -1)
-    return found.reshape(n, channels, *grid.shape[2:])
+        found = found + taken * np.where(inside, weight, weight * 0).reshape(n, 1, -1)
+    return found.astype(data.dtype).reshape(n, channels, *grid.shape[2:])
 
 
 @legacy("SpatialTransformer", outputs=3, visible=1)

@@ -66,11 +66,15 @@ def _line(count: int, step: int, dtype: Any) -> Any:
 
 
 def _grid(walk: _Walk, data: Any, axis: int) -> Any:
-    """Where the kernel reads unshifted, along height (0) or width: (*kernel, *places) or ones."""
+    """Where the kernel reads unshifted, along height (0) or width: (*kernel, *places) or ones.
+
+    It is in the dtype of sums: the offsets are fractions of a pixel.
+    """
+    dtype = data.dtype.floating.accumulate
     within, across = [1, 1, 1, 1], [1, 1, 1, 1]
     within[axis], across[axis + 2] = walk.kernel[axis], walk.places(data)[axis]
-    point = _line(within[axis], walk.dilate[axis], data.dtype)
-    place = _line(across[axis + 2], walk.stride[axis], data.dtype) - walk.pad[axis]
+    point = _line(within[axis], walk.dilate[axis], dtype)
+    place = _line(across[axis + 2], walk.stride[axis], dtype) - walk.pad[axis]
     return reshape(point, shape=tuple(within)) + reshape(place, shape=tuple(across))
 
 

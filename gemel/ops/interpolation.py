@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.ops.elementwise import cast, floor, limit, where
+from gemel.ops.elementwise import cast, floor, where
 from gemel.ops.indexing import gather
 from gemel.ops.shape import expand_dims
 
@@ -17,6 +17,8 @@ def interpolated(
     `pixels` (images * high * wide, channels) are the pixels of all images. `images`, `rows` and
     `columns` are each point's image and place, of shapes that broadcast; the result has their
     shape, followed by the channels. Points that are not `inside`, if it is given, are 0 too.
+    Places should have a dtype that holds fractions of the extents, so for pixels of two bytes
+    float32; the result has the dtype of the pixels.
     """
     top, left = floor(rows), floor(columns)
     found = None
@@ -24,8 +26,9 @@ def interpolated(
         weight = (1 - abs(rows - row)) * (1 - abs(columns - column))
         counts = (row >= 0) & (row < high) & (column >= 0) & (column < wide)
         counts = counts if inside is None else inside & counts
-        place = limit(row, 0.0, high - 1.0) * wide + limit(column, 0.0, wide - 1.0)
-        number = images * (high * wide) + cast(place, dtype="int64")
+        # No NaN becomes a number of a pixel, and that number may be more than places can hold.
+        at, across = (cast(where(counts, each, 0.0), dtype="int64") for each in (row, column))
+        number = images * (high * wide) + at * wide + across
         part = gather(pixels, number, axis=0) * expand_dims(where(counts, weight, 0.0), -1)
         found = part if found is None else found + part
-    return found
+    return cast(found, dtype=pixels.dtype)

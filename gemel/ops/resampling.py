@@ -95,17 +95,17 @@ def rotate(
         if not isinstance(rotation_degrees, NUMBER):
             raise ShapeError("rotate: for one image, give one number as the angle")
         return rotate(expand_dims(x, 0), rotation_degrees, zoom_in, zoom_out)[0]
-    angle = ops.cast(operand(rotation_degrees, (x,)), dtype=x.dtype) * (pi / 180)
+    dtype = x.dtype.accumulate  # places are fractions of a pixel
+    angle = ops.cast(operand(rotation_degrees, (x,)), dtype=dtype) * (pi / 180)
     angle = reshape(angle, shape=(-1, 1, 1))
     if angle.shape[0] != 1 and angle.shape[0] != x.shape[0]:
         raise ShapeError(
             f"rotate: {x.shape[0]} images, but {angle.shape[0]} angles; give one angle per image"
         )
     high, wide = int(x.shape[2]), int(x.shape[3])
-    rows = reshape(
-        ops.cast(ops.iota(shape=(high,), axis=0, dtype="int64"), dtype=x.dtype), shape=(-1, 1)
-    )
-    columns = ops.cast(ops.iota(shape=(wide,), axis=0, dtype="int64"), dtype=x.dtype)
+    numbers = (ops.iota(shape=(n,), axis=0, dtype="int64") for n in (high, wide))
+    rows, columns = (ops.cast(number, dtype=dtype) for number in numbers)
+    rows = reshape(rows, shape=(-1, 1))
     down, right = rows - (high - 1) / 2, columns - (wide - 1) / 2
     cosine, sine = ops.cos(angle), ops.sin(angle)
     zoom = _zoom(cosine, sine, high, wide, zoom_in) if zoom_in or zoom_out else 1.0

@@ -141,8 +141,7 @@ def _sampled(x: Any, down: Any, across: Any) -> Any:
     """The elements of images (N, C, H, W) at positions (N, h, w); 0 outside."""
     n, c, height, width = x.shape
     inside = (down >= 0) & (down < height) & (across >= 0) & (across < width)
-    rows = np.clip(down, 0, height - 1).astype("int64")
-    columns = np.clip(across, 0, width - 1).astype("int64")
+    rows, columns = (np.where(inside, each, 0).astype("int64") for each in (down, across))
     flat = np.reshape(x, (n, c, height * width))
     places = np.reshape(rows * width + columns, (n, 1, product(down.shape[1:])))
     found = np.take_along_axis(flat, np.broadcast_to(places, (n, c, places.shape[2])), 2)
