@@ -127,7 +127,7 @@ def test_while_loop_refuses_invalid_arguments() -> None:
             lambda v: v.sum() < 3, lambda v: (v, np.concatenate([v, v])), x, 2
         )[0]
     )
-    with pytest.raises(ShapeError, match="same shapes and dtypes"):
+    with pytest.raises(ShapeError, match="keep the shapes and dtypes"):
         program(np.ones(2))
 
 

@@ -351,7 +351,7 @@ def test_what_a_step_must_not_do() -> None:
         gemel.compile(writes)(np.ones(2))
     more = lambda v: (v, [v, v])  # noqa: E731
     wider = lambda v: (v, np.concatenate([v, v]))  # noqa: E731
-    for step, match in ((more, "returned 2 variables"), (wider, "same shapes and dtypes")):
+    for step, match in ((more, "returned 2 variables"), (wider, "keep the shapes and dtypes")):
         with pytest.raises(ShapeError, match=match):
             gemel.compile(
                 lambda x, step=step: npx.while_loop(lambda v: v.sum() < 9, step, x, 5)[0]
@@ -434,3 +434,53 @@ def test_a_condition_that_may_fail_is_still_one_step() -> None:
         )[0]
 
     assert loops(gemel.compile(run), np.array(0)) == 1
+
+
+# --- what functions must return ---------------------------------------------------------------
+
+
+def looping(func: Any) -> Any:
+    """A loop over a vector, as long as its sum is below 9."""
+    return lambda x: npx.while_loop(lambda x: x.sum() < 9, func, [x], 3)
+
+
+def each(body: Any) -> Any:
+    """A loop over the elements of a vector."""
+    return lambda x: npx.foreach(body, x, np.zeros(()))
+
+
+#: Loops that are wrong, and what is said of them in a trace.
+WRONG: list[tuple[Any, type[Exception], str]] = [
+    (looping(lambda x: x + 1), TypeError, "while_loop: func must return .output, variables., not"),
+    (looping(lambda x: ([], None)), TypeError, "while_loop: func must return.* of arrays"),
+    (looping(lambda x: ([], [x, x])), ShapeError, "while_loop: a step returned 2 variables"),
+    (looping(lambda x: ([], [x.astype("int32")])), ShapeError, "while_loop: in a trace, a step"),
+    (each(lambda a, s: a + s), TypeError, "foreach: body must return .output, states., not"),
+    (each(lambda a, s: (None, s)), TypeError, "foreach: body must return.* of arrays"),
+    (
+        lambda x: npx.while_loop(lambda x: x < 9, lambda x: ([], [x + 1]), [x], 3),
+        ShapeError,
+        "while_loop: the condition .* must have one element",
+    ),
+    (
+        lambda x: npx.cond(x.sum() > 0, lambda x: x, lambda x: None, (x,)),
+        TypeError,
+        "cond: both functions must return an array or a list of arrays, not None",
+    ),
+]
+
+
+@pytest.mark.parametrize(("program", "kind", "told"), WRONG)
+def test_functions_that_return_something_else(program: Any, kind: Any, told: str) -> None:
+    with pytest.raises(kind, match=told):
+        gemel.compile(program)(np.ones((2,)))
+    if "in a trace" not in told and kind is not ShapeError and "cond" not in told:
+        with pytest.raises(kind, match=told):
+            program(np.ones((2,)))
+
+
+def test_no_output_may_be_none() -> None:
+    program = looping(lambda x: (None, x + 1))
+    for function in (program, gemel.compile(program)):
+        outputs, (last,) = function(np.ones((2,)))
+        assert outputs == [] and last.tolist() == [4, 4]

@@ -19,6 +19,7 @@ from gemel.ir.op_kinds import Composite
 from gemel.ir.public import function
 from gemel.ir.rules import Emitter
 from gemel.ir.trace import kept_whole
+from gemel.lists import as_list
 from gemel.ops.elementwise import full
 from gemel.ops.random import stream_taken
 from gemel.spec import Spec
@@ -137,6 +138,8 @@ def cond(
     entries = listed(arguments)
     stand_ins = tuple(placeholder(entry.spec, entry.node.name) for entry in entries)
     sides = _recorded((then_func, else_func), stand_ins)
+    if any(each is None for results in sides for each in as_list(results)):
+        raise TypeError("cond: both functions must return an array or a list of arrays, not None")
     free: dict[Entry, None] = {}
     for results in sides:
         free.update(dict.fromkeys(free_inputs(listed(results), stand_ins)))

@@ -44,6 +44,23 @@ def mapped(change: Callable[..., Any], *given: Any) -> Any:
     return nested(iter([change(*column) for column in columns]), given[0])
 
 
+def pair(told: str, returned: Any) -> tuple[Any, Any]:
+    """What a loop's function returned, its output and what it carries on.
+
+    Raises `TypeError` if these are not two, or not arrays; `told` says what they should be.
+    """
+    if not isinstance(returned, (tuple, list)) or len(returned) != 2:
+        raise TypeError(f"{told}, not {returned!r}")
+    if any(leaf is None for leaf in leaves(returned)):
+        raise TypeError(f"{told}, of arrays or lists of them, not {returned!r}")
+    return returned[0], returned[1]
+
+
+#: What the functions of loops must return.
+EACH = "foreach: body must return (output, states)"
+WHILE = "while_loop: func must return (output, variables)"
+
+
 @function(public="npx")
 def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
     """Run body(element, states) -> (output, states) for each element of the first axis of data.
@@ -93,7 +110,8 @@ def each_of(body: Callable[..., Any], data: Any, states: Any, reverse: bool = Fa
     states = done[-1][1] if done else states
     places = range(int(lengths[0]))
     for place in (places[::-1] if reverse else places)[len(done) :]:
-        output, states = body(mapped(lambda array, place=place: array[place], data), states)
+        element = mapped(lambda array, place=place: array[place], data)
+        output, states = pair(EACH, body(element, states))
         outputs.append(output)
     if reverse:
         outputs.reverse()
@@ -117,7 +135,8 @@ def _whole(
         return None
 
     def listed(elements: list[Any], carried: list[Any]) -> tuple[list[Any], list[Any]]:
-        output, after = body(nested(iter(elements), data), nested(iter(carried), states))
+        returned = body(nested(iter(elements), data), nested(iter(carried), states))
+        output, after = pair(EACH, returned)
         done.append((output, after))
         return leaves(mapped(operand, output)), leaves(mapped(operand, after))
 
@@ -175,6 +194,8 @@ def while_loop(
     before: Any = True
     while len(outputs) < max_iterations:
         condition = cond(*variables)
+        if isinstance(condition, Entry):
+            condition = _held(condition)
         if asks and trace is not None and isinstance(condition, Entry):
             known = trace.inputs.known(condition)
             condition = condition if known is None else known.item()
@@ -200,9 +221,22 @@ class _Asks(Exception):
 
 
 def _stepped(func: Callable[..., Any], variables: list[Any]) -> tuple[Any, list[Any]]:
-    """The output and the variables after a step."""
-    output, after = func(*variables)
-    return output, as_list(after)
+    """The output and the variables after a step; None stands for no output, as in MXNet.
+
+    Raises `TypeError` if a step returns anything else, and `ShapeError` for too many or too few
+    variables.
+    """
+    returned = func(*variables)
+    if isinstance(returned, (tuple, list)) and len(returned) == 2 and returned[0] is None:
+        returned = [], returned[1]
+    output, after = pair(WHILE, returned)
+    after = as_list(after)
+    if len(leaves(after)) != len(leaves(variables)):
+        raise ShapeError(
+            f"while_loop: a step returned {len(leaves(after))} variables, but it was given "
+            f"{len(leaves(variables))}"
+        )
+    return output, after
 
 
 def _ended(
@@ -292,13 +326,8 @@ def _again(variables: list[Any], found: Round, output: Any) -> Callable[..., Any
 def _checked(
     func: Callable[..., Any], values: list[Any], variables: list[Any]
 ) -> tuple[Any, list[Any]]:
-    """`_stepped` on a flat list of values. Raises `ShapeError` for too many or too few."""
+    """`_stepped` on a flat list of values."""
     output, after = _stepped(func, nested(iter(values), variables))
-    if len(leaves(after)) != len(values):
-        raise ShapeError(
-            f"while_loop: a step returned {len(leaves(after))} variables, but it was given "
-            f"{len(values)}"
-        )
     return mapped(operand, output), mapped(operand, after)
 
 
@@ -311,6 +340,12 @@ def _guarded(condition: Any, func: Callable[..., Any], variables: list[Any]) -> 
 
     def made(*values: Any) -> list[Any]:
         output, after = _checked(func, list(values), variables)
+        before, now = ([x.spec for x in each] for each in (values, leaves(after)))
+        if before != now:
+            raise ShapeError(
+                "while_loop: in a trace, a step must keep the shapes and dtypes of the variables, "
+                f"not return {now} for {before}"
+            )
         given.append(output)
         return [*leaves(output), *leaves(after)]
 
