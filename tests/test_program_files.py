@@ -107,8 +107,15 @@ def test_compiled_functions(tmp_path: Path) -> None:
             want, found = function(other, 3.5, mode), loaded(other, 3.5, mode)
             assert np.allclose(found["found"], want["found"])
             assert isinstance(found["parts"][1], tuple) and found["parts"][1][1].shape == (8, 3)
-    with pytest.raises(ShapeError, match="was saved for float32 of 2 axes"):
+    kinds = r"\{'a': float32 of 2 axes, 'b': float32 of 2 axes\}, a number, '%s'"
+    had = r"\{'a': float32\[4, 3\], 'b': float32\[4, 3\]\}, a number, 'product'$"
+    told = rf"was saved for {kinds % 'sum'} or {kinds % 'difference'}, not for {had}"
+    with pytest.raises(ShapeError, match=told):
         loaded(other, 3.5, "product")
+    with pytest.raises(ShapeError, match=r"not for \[\(2\)\], None$"):
+        loaded([(2,)], None)
+    with pytest.raises(ShapeError, match=r"not for no arguments$"):
+        loaded()
 
 
 def test_names_that_meet(tmp_path: Path) -> None:

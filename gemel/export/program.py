@@ -17,7 +17,7 @@ from zlib import crc32
 from gemel.arrays.archives import appear, contents
 from gemel.device import as_device
 from gemel.errors import ExportError, GemelError, ShapeError, SymbolFileError
-from gemel.export.rules import Rules, leaves, structure_of
+from gemel.export.rules import Rules, leaves, structure_of, written
 from gemel.gluon.block import Block
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.parameter import Parameter
@@ -237,11 +237,11 @@ class Loaded(HybridBlock):
         of_kind = [saved.rules for saved in self._saved if saved.rules.is_kind(given, False)]
         rules = of_kind or [saved.rules for saved in self._saved]
         limits = (" where " + " and ".join(each.broken(given)) if of_kind else "" for each in rules)
-        kinds = [each.kinds() + limit for each, limit in zip(rules, limits, strict=True)]
-        had = ", ".join(f"{x.dtype}{list(x.shape)}" for x in given.arrays)
+        kinds = dict.fromkeys(a.kinds() + limit for a, limit in zip(rules, limits, strict=True))
+        had = written(given.structure, (str(x.spec) for x in given.arrays))
         hint = "; call it on such arguments before gemel.save, the file is then for both"
         return ShapeError(
-            f"{self._title}: was saved for {' or '.join(kinds)}, not for {had or 'no arrays'}"
+            f"{self._title}: was saved for {' or '.join(kinds)}, not for {had}"
             + (hint if of_kind else "")
         )
 

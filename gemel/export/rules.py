@@ -3,7 +3,7 @@ trace."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from gemel.errors import SymbolFileError
@@ -100,7 +100,7 @@ class Rules:
 
     def kinds(self) -> str:
         """The kinds of its arguments, as readable text."""
-        return ", ".join(f"{dtype} of {ndim} axes" for ndim, dtype in self.inputs)
+        return written(self.structure, (f"{dtype} of {ndim} axes" for ndim, dtype in self.inputs))
 
     def _named(self, text: str) -> str:
         return named_extents(text, self.names)
@@ -136,6 +136,26 @@ def leaves(structure: Any) -> Iterator[str]:
             yield from leaves(item[1] if issubclass(kind, dict) else item)
 
 
+def written(arguments: Any, arrays: Iterable[str]) -> str:
+    """The arguments of a call as readable text, from their structure and a text for each array."""
+    texts = iter(arrays)
+
+    def text(structure: Any) -> str:
+        if structure is None:
+            return next(texts)
+        kind, *rest = structure
+        if kind == "number":
+            return "a number"
+        if kind == "static":
+            return repr(rest[-1])
+        if issubclass(kind, dict):
+            return "{" + ", ".join(f"{name!r}: {text(item)}" for name, item in rest[0]) + "}"
+        items = ", ".join(map(text, rest[0]))
+        return f"[{items}]" if kind is list else f"({items})"
+
+    return text(arguments)[1:-1] or "no arguments"
+
+
 def structure_of(held: Any) -> Any:
     """Read the structure from the JSON of a file."""
     if held == "array":
@@ -151,4 +171,4 @@ def structure_of(held: Any) -> Any:
     return {"list": list, "tuple": tuple}[kind], tuple(structure_of(item) for item in items)
 
 
-__all__ = ["Rules", "leaves", "plain", "structure_of"]
+__all__ = ["Rules", "leaves", "plain", "structure_of", "written"]

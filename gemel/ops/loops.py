@@ -308,7 +308,7 @@ def _held(condition: Any) -> Any:
     """A condition as a single bool. Raises `ShapeError`."""
     x = operand(condition)
     if not x.size == 1:
-        raise ShapeError(f"while_loop: the condition {list(x.shape)} must have one element")
+        raise ShapeError(f"while_loop: the condition {x.spec} must have one element")
     return reshape(x if x.dtype is bool_ else not_equal(x, 0), shape=())
 
 
