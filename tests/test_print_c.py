@@ -111,6 +111,8 @@ def test_products(built: Any, several: list[Product]) -> None:
         lambda x: np.sin(x) + np.power(x, x),
         lambda x: np.tan(x.astype("float64")),
         lambda x: x[np.argmax(x, axis=0)].sum(axis=1),
+        lambda x: np.argmax(x[:, None], axis=1),  # reads nothing
+        lambda x: np.argmax((x * 2.5)[:, None], axis=1),
     ],
 )
 def test_a_strict_compiler_has_nothing_to_say(function: Any) -> None:

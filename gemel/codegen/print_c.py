@@ -108,7 +108,7 @@ class KernelText:
         head += [
             f"    const int64_t {', '.join(given[i : i + 3])};" for i in range(0, len(given), 3)
         ]
-        if not given and not self.program.scalars:
+        if not given and not any("integers[" in line for line in self.lines):
             head.append("    (void)integers;")
         return "\n".join((*head, *self.lines, "}", ""))
 
@@ -182,9 +182,12 @@ class KernelText:
     # --- what is there ----------------------------------------------------------------------
 
     def buffers(self) -> None:
-        """Declares the arrays; those that are written may share the memory of others."""
+        """Declares the arrays in use; those that are written may share the memory of others."""
         arrays = [(n, o) for n, o in enumerate(self.program.operands) if o.role != INDEX]
+        used = {self.program.code[p].operand for p in self.analysis.live}
         for buffer, (number, operand) in enumerate(arrays):
+            if number not in used:
+                continue
             constant = "" if operand.role == OUTPUT else "const "
             name, made = self.array(number), element_type(operand.dtype)
             self.add(f"{constant}{made} *{name} = buffers[{buffer}];")
@@ -193,7 +196,12 @@ class KernelText:
         return f"{'y' if self.program.operands[number].role == OUTPUT else 'x'}{number}"
 
     def scalars(self) -> None:
+        """Declares the values that are given at run time and used."""
+        steps = [self.program.code[p] for p in self.analysis.live]
+        used = {step.attribute for step in steps if step.name == "scalar"}
         for number, dtype in enumerate(self.program.scalars):
+            if number not in used:
+                continue
             name, integer = f"scalar{number}", f"integers[{self.program.first_scalar + number}]"
             if dtype.kind == "f":
                 self.add(f"double {name};", f"memcpy(&{name}, &{integer}, 8);")
