@@ -228,6 +228,13 @@ SAMPLED: dict[str, Any] = {
     "BilinearSampler": lambda x, dtype: nd.BilinearSampler(
         x.as_nd_ndarray(), nd.array(GRID, dtype=dtype)
     ),
+    "SpatialTransformer": lambda x, dtype: nd.SpatialTransformer(
+        x.as_nd_ndarray(), nd.array([[0.5, 0.25, 0, -0.25, 0.5, 0.125]] * 2, dtype=dtype),
+        target_shape=(50, 60), transform_type="affine", sampler_type="bilinear",
+    ),
+    "roi_align": lambda x, dtype: npx.roi_align(
+        x, np.array([[0.0, 3, 4, 250, 257], [1, 101, 129, 259, 261]]), (3, 3), 1.0, 2
+    ),
     "rotate": lambda x, dtype: npx.image.rotate(x, 30),
     "deformable_convolution": lambda x, dtype: npx.deformable_convolution(
         x, np.array(SHIFTS, dtype=dtype), np.ones((1, 1, 1, 1), dtype=dtype), no_bias=True,

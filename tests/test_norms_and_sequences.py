@@ -286,3 +286,12 @@ WRONG: list[tuple[Callable[[], Any], type[Exception], str]] = [
 def test_what_is_refused(call: Any, error: Any, match: str) -> None:
     with pytest.raises(error, match=match):
         call()
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_l2_normalization_of_two_bytes_neither_overflows_nor_divides_by_zero(dtype: str) -> None:
+    x = np.array([[300.0, 400.0], [0.0, 0.0]], dtype=dtype)
+    found = npx.l2_normalization(x)
+    assert found.dtype == np.dtype(dtype)
+    wanted = [[0.6, 0.8], [0, 0]]
+    numpy.testing.assert_allclose(found.astype("float32").asnumpy(), wanted, rtol=2.0**-8)

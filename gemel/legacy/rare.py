@@ -214,9 +214,10 @@ def spatial_transformer(
     sampler_type: str = "bilinear",
 ) -> Any:
     """Images (N, C, height, width) seen through affine maps (N, 6)."""
+    wide = loc.astype(loc.dtype.floating.accumulate)  # places are fractions of a pixel
     return bilinear_sampler(
         data,
-        grid_generator(loc, transform_type=transform_type, target_shape=target_shape),
+        grid_generator(wide, transform_type=transform_type, target_shape=target_shape),
     )
 
 

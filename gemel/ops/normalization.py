@@ -176,7 +176,11 @@ def l2_normalization(data: Any, eps: float = 1e-10, mode: str = "instance") -> A
     if mode not in known:
         raise unknown_name("mode of l2_normalization", mode, known)
     axes = tuple(known[mode])
-    return divide(data, sqrt(sum(square(data), axis=axes, keepdims=True) + eps))
+    # eps, and the squares of two bytes, may be outside of what two bytes hold.
+    dtype = data.dtype.floating
+    wide = cast(data, dtype=dtype.accumulate)
+    found = divide(wide, sqrt(sum(square(wide), axis=axes, keepdims=True) + eps))
+    return cast(found, dtype=dtype)
 
 
 @function(public="npx")

@@ -148,7 +148,7 @@ def roi_align(
     data, rois = operand(data), operand(rois)
     _check_regions("roi_align", Spec(data.shape, data.dtype), Spec(rois.shape, rois.dtype))
     bins, dtype = _pair("roi_align", pooled_size), data.dtype.floating
-    wide = cast(rois, dtype=dtype)
+    wide = cast(rois, dtype=dtype.accumulate)  # places are fractions of a pixel
     options = {
         "scale": number("roi_align", "spatial_scale", spatial_scale),
         "samples": whole("roi_align", "sample_ratio", sample_ratio),
@@ -158,6 +158,7 @@ def roi_align(
         region_weights(wide, axis=axis, extent=data.shape[2 + axis], bins=bins[axis], **options)
         for axis in (0, 1)
     )
+    rows, columns = (cast(each, dtype=dtype) for each in (rows, columns))
     image = cast(rois[:, 0], dtype="int64")
     chosen = data.take(maximum(image, 0), axis=0)
     found = expand_dims(rows, 1) @ chosen @ expand_dims(columns, 1).swapaxes(-1, -2)
