@@ -26,6 +26,7 @@ from gemel.ir.methods import REGISTRY
 from gemel.ir.op import Op
 from gemel.ir.precision import LOW, WIDE, WIDEST, Precision, scope
 from gemel.legacy.declare import load as mxnets
+from gemel.symbol.node import nodes_of
 
 #: An operation, one of its parameters, and the values of it for which the operation is float32.
 Condition = tuple[str, str, Sequence[Any]]
@@ -249,7 +250,8 @@ def convert_hybrid_block(
     Its parameters are float32 copies; their rounded values are kept from call to call (see
     `GEMEL_KEEP_BYTES`). The lists are those of `autocast`; `excluded_sym_names` names blocks, steps
     or nodes of a symbol that stay in float32. The copy is on `device` (or `ctx`) if one is given.
-    Raises `DTypeError`, `UnknownNameError`, and `ArgumentError` for anything but a `HybridBlock`.
+    Raises `DTypeError`, `UnknownNameError` for operations and parts that there are not, and
+    `ArgumentError` for anything but a `HybridBlock`.
 
     >>> net = gluon.nn.Dense(2, in_units=3)
     >>> net.initialize()
@@ -263,6 +265,8 @@ def convert_hybrid_block(
         )
     names = target_dtype_ops, fp32_ops, conditional_fp32_ops, excluded_sym_names
     wanted = _precision("convert_hybrid_block", target_dtype, *names)
+    if wanted is not None:
+        _check_excluded(block, wanted)
     made = copy.deepcopy(block)
     made._own.precision = Precision(float32) if wanted is None else wanted
     place = device if device is not None else ctx
@@ -270,6 +274,30 @@ def convert_hybrid_block(
         made.reset_ctx(place)
     made.hybridize()
     return made
+
+
+def _check_excluded(block: HybridBlock, wanted: Precision) -> None:
+    """Raise `UnknownNameError` for an excluded name that the network has no block, node of a symbol
+    or step for."""
+    names: list[str] = []
+    prefixes: list[str] = []
+
+    def visit(part: Any) -> None:
+        names.append(part.name)
+        prefixes.append(part.prefix)
+        names.extend(node.name for node in nodes_of(getattr(part, "_symbol_heads", ())))
+
+    block.apply(visit)
+    for each in wanted.excluded:
+        alone = wanted._replace(excluded=(each,))
+        if not any(map(alone.excludes, names)) and not _is_step(each, prefixes):
+            raise unknown_name("excluded part of the network", each, names)
+
+
+def _is_step(name: str, prefixes: list[str]) -> bool:
+    """Whether a block's operation may have this name: its prefix, an operation and a number."""
+    rests = (name.removeprefix(each) for each in prefixes if name.startswith(each))
+    return any(rest.rstrip("0123456789") in _operations() for rest in rests)
 
 
 # --- what is computed how -------------------------------------------------------------------

@@ -143,7 +143,7 @@ def at_least(name: str, kind: str, value: Any, least: int) -> Any:
 def check_axes(name: str, kind: str, x: Any, axes: str) -> None:
     """Raise `ShapeError` unless x has as many axes as are listed ("N, C, height, width").
 
-    "..." stands for any number of axes before the others.
+    "..." stands for any number of axes.
     """
     listed = axes.split(", ")
     least = len(listed) - ("..." in listed)

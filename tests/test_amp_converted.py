@@ -12,7 +12,7 @@ from mixed_networks import LOW, WIDE, apart, begun, drawn, perceptron, products
 
 import gemel
 from gemel import amp, gluon
-from gemel.errors import ArgumentError, ExportError
+from gemel.errors import ArgumentError, ExportError, UnknownNameError
 from gemel.gluon import nn
 from gemel.ir import precision
 
@@ -55,6 +55,16 @@ def test_parts_that_are_excluded() -> None:
     assert products(converted._own.compiled.graph(x)) == LOW | WIDE
     with pytest.raises(ArgumentError, match="Sequential is not a HybridBlock"):
         amp.convert_hybrid_block(nn.Sequential())
+
+
+def test_excluded_parts_must_be_there() -> None:
+    net = begun(perceptron)
+    layer = net[1].name
+    for name in (layer, f"{layer}_fwd", f"{layer}_matmul0", f"{net.name}_add1"):
+        amp.convert_hybrid_block(net, excluded_sym_names=[name])
+    for name in (layer[:-1], f"{layer}9", f"{layer}_fwt", f"{net.name}_ad1", ""):
+        with pytest.raises(UnknownNameError, match=f"excluded part of the network '{name}'"):
+            amp.convert_hybrid_block(net, excluded_sym_names=[layer, name])
 
 
 def test_a_part_is_excluded_with_all_inside() -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -129,6 +131,54 @@ def test_unknown_methods() -> None:
     with pytest.raises(TypeError, match="axs"):
         nd.ones(2).norm(axs=1)
     assert gemel.nd.NDArray.__name__ == "NDArray"
+
+
+#: Operations declared with MXNet's names: a call with one input, and the axes of that.
+WITH_AXES: list[tuple[Callable[[Any], Any], str]] = [
+    (lambda x: nd.LRN(x, nsize=3), "LRN: data.* (N, C, ...)"),
+    (lambda x: nd.UpSampling(x, scale=2), "UpSampling: data.* (N, C, height, width)"),
+    (lambda x: nd.Crop(x, h_w=(2, 2)), "Crop: data.* (N, C, height, width)"),
+    (lambda x: nd.im2col(x, kernel=(2, 2)), "im2col: data.* (N, C, height, width)"),
+    (lambda x: nd.space_to_depth(x, block_size=1), "space_to_depth: data.* (N, C, height, width)"),
+    (lambda x: nd.BilinearSampler(x, IMAGES), "BilinearSampler: data.* (N, C, height, width)"),
+    (lambda x: nd.BilinearSampler(IMAGES, x), "BilinearSampler: grid.* (N, 2, height, width)"),
+    (lambda x: nd.GridGenerator(x, transform_type="affine"), "GridGenerator: data.* (N, 6)"),
+    (lambda x: nd.SpatialTransformer(IMAGES, x), "SpatialTransformer: loc.* (N, 6)"),
+    (lambda x: nd.Correlation(IMAGES, x), "Correlation: data2.* (N, C, height, width)"),
+    (lambda x: nd.khatri_rao(nd.ones((2, 2)), x), "khatri_rao: data.* (rows, columns)"),
+    (lambda x: nd.linalg_gemm2(nd.ones((2, 2)), x), "_gemm2: B.* (..., rows, columns)"),
+]
+IMAGES = nd.ones((1, 2, 4, 4))
+
+
+@pytest.mark.parametrize(("call", "axes"), WITH_AXES)
+@pytest.mark.parametrize("given", [[1.0, 2.0], 2.0, nd.ones(3), numpy.ones(3, "float32")])
+def test_inputs_must_have_the_axes(call: Any, axes: str, given: Any) -> None:
+    with pytest.raises(ShapeError, match=re.escape(axes).replace(r"\.\*", ".*")):
+        call(given)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: nd.SoftmaxActivation(x),
+        lambda x: nd.LinearRegressionOutput(x, X),
+        lambda x: nd.MakeLoss(x),
+        lambda x: nd.SoftmaxOutput(x, nd.array([0, 1])),
+        lambda x: nd.LeakyReLU(x, [0.5, 0.25, 2.0], act_type="prelu"),
+        lambda x: nd.batch_take(x, [0, 2]),
+        lambda x: nd.max(x, axis=1),
+        lambda x: nd.dot(x, X, transpose_b=True),
+        lambda x: nd.add_n(x, X),
+    ],
+)
+def test_inputs_may_be_lists(call: Callable[[Any], Any]) -> None:
+    wanted = call(nd.array(X)).asnumpy()
+    for given in (X.tolist(), X):
+        with autograd.train_mode():
+            found = call(given)
+        assert type(found) is nd.NDArray
+        numpy.testing.assert_array_equal(found.asnumpy(), wanted)
 
 
 def test_onehot_encode() -> None:

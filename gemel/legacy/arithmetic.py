@@ -147,7 +147,7 @@ for _function, _scalar in COMPARISONS:
 _pair(np.arctan2, "arctan2")
 
 
-@legacy("add_n", "ElementWiseSum", "_sum")
+@legacy("add_n", "ElementWiseSum", "_sum", axes={"data": "..."})
 def add_n(*data: Any) -> Any:
     """The sum of all arrays."""
     found = data[0]
@@ -224,7 +224,11 @@ def moments(data: Any, axes: Any = None, keepdims: bool = False) -> Any:
 # --- products -------------------------------------------------------------------------------
 
 
-@legacy("dot", "_sparse_dot")
+#: The axes of matrices (`Legacy.axes`).
+MATRICES = "..., rows, columns"
+
+
+@legacy("dot", "_sparse_dot", axes={"lhs": "...", "rhs": "..."})
 def dot(lhs: Any, rhs: Any, *, transpose_a: bool = False, transpose_b: bool = False) -> Any:
     """The product over the last axis of lhs and the first of rhs."""
     lhs = np.transpose(lhs) if transpose_a else lhs
@@ -284,7 +288,7 @@ def tensordot(a: Any, b: Any, *, a_axes_summed: Any, b_axes_summed: Any) -> Any:
     return np.tensordot(a, b, (a_axes_summed, b_axes_summed))
 
 
-@legacy("linalg_gemm2", "_linalg_gemm2", inputs=2)
+@legacy("linalg_gemm2", "_linalg_gemm2", inputs=2, axes={"A": MATRICES, "B": MATRICES})
 def gemm2(
     A: Any,  # noqa: N803 -- MXNet's names
     B: Any,  # noqa: N803

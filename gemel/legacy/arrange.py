@@ -6,8 +6,9 @@ from typing import Any
 
 from gemel import np, npx
 from gemel.extent import Dim
-from gemel.legacy.declare import Legacy, Written, legacy, same, written
+from gemel.legacy.declare import IMAGES, Legacy, Written, legacy, same, written
 from gemel.ops.padding import per_side
+from gemel.spec import wholes
 
 
 def codes(shape: Any, target: Any, reverse: bool = False) -> tuple[Any, ...]:
@@ -266,7 +267,8 @@ def broadcast_axis(data: Any, *, axis: Any = (), size: Any = ()) -> Any:
 @legacy("Pad", "pad")
 def pad(data: Any, *, mode: str, pad_width: Any, constant_value: float = 0.0) -> Any:
     """data with a border; `pad_width` has two numbers for each axis."""
-    pairs = [tuple(pad_width[i : i + 2]) for i in range(0, len(pad_width), 2)]
+    ends = wholes("Pad", "pad_width", pad_width)
+    pairs = [ends[i : i + 2] for i in range(0, len(ends), 2)]
     return _padded(data, pairs, mode, constant_value)
 
 
@@ -319,7 +321,7 @@ def _(data: Any, index: Any, axis: int, mode: str, keepdims: bool) -> Written:
     return Written("pick", (data, index), settings)
 
 
-@legacy("take", "_npi_take")
+@legacy("take", "_npi_take", axes={"indices": "..."})
 def take(a: Any, indices: Any, *, axis: int = 0, mode: str = "clip") -> Any:
     """The parts of a at these indices along an axis."""
     found = np.take(a, _whole(indices), axis=axis, mode=mode)
@@ -360,7 +362,7 @@ def _(**given: Any) -> Written:
     return Written("one_hot", (indices,), settings)
 
 
-@legacy("where")
+@legacy("where", axes={"condition": "...", "x": "..."})
 def where(condition: Any, x: Any, y: Any) -> Any:
     """x where the condition holds, else y; each element of a condition vector chooses a row."""
     if len(condition.shape) == 1 < len(x.shape):
@@ -407,7 +409,7 @@ def argsort(
     return np.argsort(data if is_ascend else -data, axis=axis).astype(dtype)
 
 
-@legacy("depth_to_space")
+@legacy("depth_to_space", axes={"data": IMAGES})
 def depth_to_space(data: Any, *, block_size: int) -> Any:
     """Channels moved into spatial blocks: (N, C, H, W) -> (N, C / b**2, H * b, W * b)."""
     n, c, h, w = data.shape
@@ -416,7 +418,7 @@ def depth_to_space(data: Any, *, block_size: int) -> Any:
     return np.reshape(x, (n, c // (b * b), h * b, w * b))
 
 
-@legacy("space_to_depth")
+@legacy("space_to_depth", axes={"data": IMAGES})
 def space_to_depth(data: Any, *, block_size: int) -> Any:
     """Spatial blocks moved into channels, the inverse of `depth_to_space`."""
     n, c, h, w = data.shape

@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel import autograd, np, npx
 from gemel.errors import ShapeError
-from gemel.legacy.declare import legacy, same
+from gemel.legacy.declare import IMAGES, legacy, same
 from gemel.ops.steering import with_gradient
 
 same(
@@ -67,7 +67,7 @@ def allclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: 
 # --- transforms -----------------------------------------------------------------------------
 
 
-@legacy("_contrib_fft", inputs=1)
+@legacy("_contrib_fft", inputs=1, axes={"data": "..., d"})
 def fft(data: Any, compute_size: int = 128) -> Any:
     """The Fourier transform of rows (..., d) as (..., 2 * d): real, imaginary, real, ..."""
     found = np.fft.fft(data, axis=-1)
@@ -75,7 +75,7 @@ def fft(data: Any, compute_size: int = 128) -> Any:
     return parts.reshape((*data.shape[:-1], 2 * data.shape[-1])).astype(data.dtype)
 
 
-@legacy("_contrib_ifft", inputs=1)
+@legacy("_contrib_ifft", inputs=1, axes={"data": "..., 2 * d"})
 def ifft(data: Any, compute_size: int = 128) -> Any:
     """The inverse of `fft`, times d: rows (..., 2 * d) give (..., d)."""
     count = data.shape[-1] // 2
@@ -87,7 +87,7 @@ def ifft(data: Any, compute_size: int = 128) -> Any:
 # --- images ---------------------------------------------------------------------------------
 
 
-@legacy("Correlation", inputs=2)
+@legacy("Correlation", inputs=2, axes={"data1": IMAGES, "data2": IMAGES})
 def correlation(
     data1: Any,
     data2: Any,
@@ -132,7 +132,7 @@ def correlation(
 # --- other operations -----------------------------------------------------------------------
 
 
-@legacy("SVMOutput", inputs=2, optional=1, unread="label")
+@legacy("SVMOutput", inputs=2, optional=1, unread="label", axes={"data": "N, classes"})
 def svm_output(
     data: Any,
     label: Any = None,
@@ -153,14 +153,18 @@ def svm_output(
     return with_gradient(data, data, -regularization_coefficient * sign * slope)
 
 
-@legacy("fill_element_0index", inputs=3)
+@legacy("fill_element_0index", inputs=3, axes={"lhs": "N, classes", "mhs": "N", "rhs": "N"})
 def fill_element_0index(lhs: Any, mhs: Any, rhs: Any) -> Any:
     """lhs with element rhs[i] of row i replaced by mhs[i]."""
     hot = npx.one_hot(rhs, lhs.shape[1]).astype("bool")
     return np.where(hot, mhs.reshape(-1, 1), lhs)
 
 
-@legacy("amp_multicast", outputs=lambda settings: int(settings.get("num_outputs", 1)))
+@legacy(
+    "amp_multicast",
+    outputs=lambda settings: int(settings.get("num_outputs", 1)),
+    axes={"data": "..."},
+)
 def amp_multicast(*data: Any, num_outputs: int = 1, cast_narrow: bool = False) -> list[Any]:
     """Floating arrays in the widest of their dtypes, or the narrowest."""
     sizes = sorted({(each.dtype.itemsize, each.dtype.name) for each in data})

@@ -11,6 +11,9 @@ from typing import Any, NamedTuple
 from gemel import _core
 from gemel.device import Device, as_device
 from gemel.errors import UnknownNameError, suggestion, unknown_name
+from gemel.ir.graph import Entry
+from gemel.ops.layouts import array_of
+from gemel.ops.shape import operand
 from gemel.spec import Spec, plain
 
 #: The operations by MXNet's names. The modules below fill it when they are imported.
@@ -32,6 +35,8 @@ MODULES = (
     "rare",
     "contrib",
 )
+#: The axes of images (`Legacy.axes`).
+IMAGES = "N, C, height, width"
 #: The shapes of some inputs, by their names.
 Shapes = dict[str, Any]
 #: Settings for the device of a created array. Calls use them; symbols run on the current device.
@@ -78,11 +83,14 @@ class Legacy:
     takes (by default the parameters without a default value and the next `optional` ones, which may
     be left out); any number if it is declared with ``*data``. `auxiliary`: the names of the inputs
     it overwrites while training. `outputs`: how many outputs a node of it has in files, if not 1: a
-    number, or a function of its settings. `visible`: how many of these users get.
+    number, or a function of its settings. `visible`: how many of these users get. `axes`: the axes
+    that inputs must have, as in `check_axes`, by their names.
     """
 
     #: Whether a call on symbols creates a symbol itself.
     takes_symbols = False
+    #: Whether its function makes arrays of lists itself, as those of `np` and `npx` do.
+    takes_lists = False
 
     def __init__(
         self,
@@ -94,6 +102,7 @@ class Legacy:
         visible: int | None = None,
         inputs: int | None = None,
         unread: str = "",
+        axes: dict[str, str] | None = None,
     ) -> None:
         self.name = names[0]
         self.names = names
@@ -110,6 +119,7 @@ class Legacy:
         self.auxiliary = auxiliary
         #: The input that only its gradient reads in MXNet.
         self.unread = unread
+        self.axes = axes or {}
         self.optional = optional
         #: For a binary operation, the names of those with a number as second and as first operand.
         self.numbers: tuple[str, str] | None = None
@@ -199,6 +209,12 @@ class Legacy:
         while count < len(self.inputs) and self.inputs[count] in given:
             inputs = (*inputs, given.pop(self.inputs[count]))
             count += 1
+        if not self.takes_lists:
+            names = ("data",) * len(inputs) if self.variadic else self.inputs
+            several = len(inputs) + len(given) > 1
+            pairs = zip(names, inputs, strict=False)
+            inputs = tuple([self._array(key, value, several) for key, value in pairs])
+            given = {key: self._array(key, value, several) for key, value in given.items()}
         given.update(self.checked(keywords))
         if place is None:
             found = self.function(*inputs, **given)
@@ -213,6 +229,19 @@ class Legacy:
             out[...] = found
             return out
         return found
+
+    def _array(self, name: str, value: Any, several: bool) -> Any:
+        """An input as an array or symbol. Raises `TypeError` and `ShapeError`.
+
+        Numbers among several inputs stay numbers, unless `axes` says what they must be: they do not
+        decide on the result's dtype.
+        """
+        if value is None and name in self.defaults:
+            return None
+        if name in self.axes:
+            return array_of(self.name, name, value, self.axes[name])
+        is_number = several and isinstance(value, (bool, int, float, complex))
+        return value if is_number or isinstance(value, Entry) else operand(value)
 
     def _placed(
         self, settings: tuple[Any, ...], keywords: dict[str, Any], out: Any
@@ -250,6 +279,7 @@ def same(function: Any, *names: str, **options: Any) -> Legacy:
     """
     function = unwrap(function)
     found = Legacy(function, names, **options)
+    found.takes_lists = True
 
     def rule(**given: Any) -> Written:
         inputs = tuple(given[name] for name in found.inputs if given[name] is not None)
@@ -312,6 +342,7 @@ def find(name: str, where: str = "") -> Legacy:
 
 __all__ = [
     "IGNORED",
+    "IMAGES",
     "WRITERS",
     "Legacy",
     "Written",

@@ -69,6 +69,7 @@ def _declared(name: str, defaults: dict[str, float], draw: Callable[..., Any]) -
     sample = legacy(f"_sample_{name}", f"sample_{name}")(of_arrays)
     sample.variadic, sample.settings = False, ("shape", "dtype")
     sample.inputs = INPUTS.get(name, tuple(defaults))
+    sample.axes = dict.fromkeys(sample.inputs, "...")
     legacy(f"_random_{name}_like", f"{name}_like", inputs=1)(like).settings = tuple(defaults)
 
 
@@ -142,7 +143,12 @@ for _name, _of in DENSITIES.items():
     _density(_name, _of)
 
 
-@legacy("_random_pdf_dirichlet", "random_pdf_dirichlet", inputs=2)
+@legacy(
+    "_random_pdf_dirichlet",
+    "random_pdf_dirichlet",
+    inputs=2,
+    axes={"sample": "..., d", "alpha": "..., d"},
+)
 def random_pdf_dirichlet(sample: Any, alpha: Any, is_log: bool = False) -> Any:
     """The density at each sample (a row of shares), for the corresponding row of alpha."""
     spread = [1] * (len(sample.shape) - len(alpha.shape))

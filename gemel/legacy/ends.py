@@ -9,8 +9,11 @@ from gemel.legacy.declare import Shapes, legacy
 from gemel.ops.steering import with_gradient
 from gemel.spec import product
 
+#: Output layers take arrays with any axes; numbers become arrays, too.
+ANY = {"data": "...", "label": "..."}
 
-@legacy("SoftmaxOutput", "Softmax", inputs=2, optional=1, unread="label")
+
+@legacy("SoftmaxOutput", "Softmax", inputs=2, optional=1, unread="label", axes=ANY)
 def softmax_output(
     data: Any,
     label: Any = None,
@@ -59,7 +62,7 @@ def _(shapes: Shapes, multi_output: bool = False, preserve_shape: bool = False, 
 
 
 def _output(function: Any, error: Any, name: str) -> None:
-    @legacy(name, inputs=2, optional=1, unread="label")
+    @legacy(name, inputs=2, optional=1, unread="label", axes=ANY)
     def operation(data: Any, label: Any = None, grad_scale: float = 1.0) -> Any:
         """An output layer; with labels, its gradient is that of a loss."""
         found = function(data)
@@ -73,7 +76,7 @@ def _output(function: Any, error: Any, name: str) -> None:
         return {"label": shapes["data"]}
 
 
-@legacy("MakeLoss", inputs=1)
+@legacy("MakeLoss", inputs=1, axes=ANY)
 def make_loss(
     data: Any, grad_scale: float = 1.0, valid_thresh: float = 0.0, normalization: str = "null"
 ) -> Any:
@@ -87,7 +90,7 @@ def make_loss(
     return with_gradient(data, data, ones * grad_scale / counted)
 
 
-@legacy("make_loss")
+@legacy("make_loss", axes=ANY)
 def made_loss(data: Any) -> Any:
     """data itself, as an output layer whose gradient is 1, whatever follows."""
     return with_gradient(data, data, np.ones_like(data))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np, npx
-from gemel.legacy.declare import Shapes, Written, legacy, same, written
+from gemel.legacy.declare import IMAGES, Shapes, Written, legacy, same, written
 from gemel.ops.layouts import LAYOUTS, is_channels_last
 from gemel.spec import product
 
@@ -170,7 +170,7 @@ def _(**given: Any) -> Written:
     return Written("Pooling", (data,), settings)
 
 
-@legacy("UpSampling", "_contrib_UpSampling")
+@legacy("UpSampling", "_contrib_UpSampling", axes={"data": IMAGES})
 def upsampling(
     *data: Any,
     scale: int,
@@ -299,7 +299,7 @@ def _(shapes: Shapes, **_: Any) -> Shapes:
     return _channels(shapes)
 
 
-@legacy("LRN", "lrn", outputs=2, visible=1)
+@legacy("LRN", "lrn", outputs=2, visible=1, axes={"data": "N, C, ..."})
 def lrn(
     data: Any, *, nsize: int, alpha: float = 1e-4, beta: float = 0.75, knorm: float = 2.0
 ) -> Any:

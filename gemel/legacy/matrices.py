@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np
-from gemel.legacy.arithmetic import gemm2
+from gemel.legacy.arithmetic import MATRICES, gemm2
 from gemel.legacy.declare import legacy
 
 
@@ -18,7 +18,7 @@ def _triangle(matrix: Any, lower: bool) -> Any:
     return np.tril(matrix) if lower else np.triu(matrix)
 
 
-@legacy("_linalg_gemm", "linalg_gemm", inputs=3)
+@legacy("_linalg_gemm", "linalg_gemm", inputs=3, axes=dict.fromkeys("ABC", MATRICES))
 def gemm(
     A: Any,
     B: Any,
@@ -107,7 +107,7 @@ def extractdiag(A: Any, offset: int = 0) -> Any:
     return np.diagonal(A, offset, -2, -1)
 
 
-@legacy("_linalg_makediag", "linalg_makediag", inputs=1)
+@legacy("_linalg_makediag", "linalg_makediag", inputs=1, axes={"A": "..., d"})
 def makediag(A: Any, offset: int = 0) -> Any:
     """Matrices with these diagonals and 0 elsewhere."""
     size = int(A.shape[-1]) + abs(offset)
@@ -115,7 +115,7 @@ def makediag(A: Any, offset: int = 0) -> Any:
     return _spread(A, places, size)
 
 
-@legacy("_linalg_extracttrian", "linalg_extracttrian", inputs=1)
+@legacy("_linalg_extracttrian", "linalg_extracttrian", inputs=1, axes={"A": MATRICES})
 def extracttrian(A: Any, offset: int = 0, lower: bool = True) -> Any:
     """A triangle of each matrix as a row."""
     size = int(A.shape[-1])
@@ -123,7 +123,7 @@ def extracttrian(A: Any, offset: int = 0, lower: bool = True) -> Any:
     return np.take(A.reshape(*A.shape[:-2], size * size), places, axis=-1)
 
 
-@legacy("_linalg_maketrian", "linalg_maketrian", inputs=1)
+@legacy("_linalg_maketrian", "linalg_maketrian", inputs=1, axes={"A": "..., d"})
 def maketrian(A: Any, offset: int = 0, lower: bool = True) -> Any:
     """Matrices with these triangles and 0 elsewhere."""
     size = next(n for n in range(1, 65536) if len(_triangular(n, offset, lower)) >= A.shape[-1])

@@ -158,7 +158,7 @@ def diag(data: Any, *, k: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return np.diagonal(data, k, axis1, axis2)
 
 
-@legacy("_contrib_div_sqrt_dim")
+@legacy("_contrib_div_sqrt_dim", axes={"data": "..., d"})
 def div_sqrt_dim(data: Any) -> Any:
     """The data divided by the square root of the length of its last axis."""
     return data / float(data.shape[-1]) ** 0.5

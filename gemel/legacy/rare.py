@@ -9,8 +9,9 @@ from typing import Any
 from gemel import np, npx
 from gemel.errors import ShapeError
 from gemel.ir.precision import as_written
-from gemel.legacy.declare import Written, find, legacy, same, written
+from gemel.legacy.declare import IMAGES, Written, find, legacy, same, written
 from gemel.ops.steering import with_gradient
+from gemel.spec import check_axes
 
 # --- boxes and regions ----------------------------------------------------------------------
 
@@ -76,7 +77,7 @@ def _(data: Any, **settings: Any) -> Written:
     return Written("_contrib_BilinearResize2D", (data,), kept)
 
 
-@legacy("_contrib_AdaptiveAvgPooling2D", inputs=1)
+@legacy("_contrib_AdaptiveAvgPooling2D", inputs=1, axes={"data": IMAGES})
 @as_written
 def adaptive_average_pooling(data: Any, output_size: Any = (1, 1)) -> Any:
     """The means of output_size (rows, columns) parts of images (N, C, height, width)."""
@@ -95,7 +96,7 @@ def _shares(extent: int, parts: int, dtype: Any) -> Any:
     )
 
 
-@legacy("Crop")
+@legacy("Crop", axes={"data": IMAGES})
 def crop(*data: Any, offset: Any = (0, 0), h_w: Any = (0, 0), center_crop: bool = False) -> Any:
     """A part of the first images from `offset` on, as large as the second ones or as `h_w`."""
     height, width = h_w if len(data) == 1 else data[1].shape[2:]
@@ -115,7 +116,7 @@ def _places(channels: int, kernel: tuple[int, ...], dtype: Any) -> Any:
     return np.tile(np.eye(size, dtype=dtype).reshape(size, 1, *kernel), (channels, 1, 1, 1))
 
 
-@legacy("im2col")
+@legacy("im2col", axes={"data": IMAGES})
 @as_written
 def im2col(data: Any, *, kernel: Any, stride: Any = (), dilate: Any = (), pad: Any = ()) -> Any:
     """The windows of images as columns: (N, C * size of the window, windows)."""
@@ -134,7 +135,7 @@ def im2col(data: Any, *, kernel: Any, stride: Any = (), dilate: Any = (), pad: A
     return found.reshape(*found.shape[:2], -1)
 
 
-@legacy("col2im")
+@legacy("col2im", axes={"data": "N, C * kernel, windows"})
 @as_written
 def col2im(
     data: Any,
@@ -166,23 +167,28 @@ def col2im(
 
 # --- sampling between pixels ----------------------------------------------------------------
 
+#: The axes of positions from -1 to 1.
+GRID = "N, 2, height, width"
+
 
 @legacy("GridGenerator", outputs=2, visible=1)
 @as_written
 def grid_generator(data: Any, *, transform_type: str, target_shape: Any = (0, 0)) -> Any:
     """Positions (N, 2, height, width) from -1 to 1, from affine maps (N, 6) or shifts in pixels."""
-    height, width = target_shape if transform_type == "affine" else data.shape[2:]
+    is_affine = transform_type == "affine"
+    check_axes("GridGenerator", "data", data, "N, 6" if is_affine else GRID)
+    height, width = target_shape if is_affine else data.shape[2:]
     rows = np.linspace(-1, 1, int(height)).astype(data.dtype).reshape(-1, 1)
     columns = np.linspace(-1, 1, int(width)).astype(data.dtype)
     x, y = columns + rows * 0, rows + columns * 0
-    if transform_type == "affine":
+    if is_affine:
         places = np.stack([x.reshape(-1), y.reshape(-1), np.ones_like(x).reshape(-1)])
         return np.matmul(data.reshape(-1, 2, 3), places).reshape(-1, 2, height, width)
     steps = np.array([2 / max(width - 1, 1), 2 / max(height - 1, 1)], dtype=data.dtype)
     return data * steps.reshape(1, 2, 1, 1) + np.stack([x, y])
 
 
-@legacy("BilinearSampler", outputs=2, visible=1)
+@legacy("BilinearSampler", outputs=2, visible=1, axes={"data": IMAGES, "grid": GRID})
 def bilinear_sampler(data: Any, grid: Any) -> Any:
     """Images interpolated at positions between their pixels, 0 outside and NaN at NaN: Jaderberg et
     al., Spatial Transformer Networks, 2015.
@@ -204,7 +210,7 @@ def bilinear_sampler(data: Any, grid: Any) -> Any:
     return found.astype(data.dtype).reshape(n, channels, *grid.shape[2:])
 
 
-@legacy("SpatialTransformer", outputs=3, visible=1)
+@legacy("SpatialTransformer", outputs=3, visible=1, axes={"data": IMAGES, "loc": "N, 6"})
 def spatial_transformer(
     data: Any,
     loc: Any,
@@ -287,7 +293,7 @@ _straight("_contrib_round_ste", "round")
 _straight("_contrib_sign_ste", "sign")
 
 
-@legacy("khatri_rao")
+@legacy("khatri_rao", axes={"data": "rows, columns"})
 def khatri_rao(*data: Any) -> Any:
     """The Kronecker products of the matrices' columns."""
     found = data[0]

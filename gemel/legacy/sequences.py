@@ -88,7 +88,7 @@ def _(
     }
 
 
-@legacy("_rnn_param_concat", "_npi_rnn_param_concat")
+@legacy("_rnn_param_concat", "_npi_rnn_param_concat", axes={"data": "..."})
 def rnn_param_concat(*data: Any, dim: int = 0) -> Any:
     """The parameters of recurrent layers as one row."""
     return np.concatenate([each.reshape(-1) for each in data], axis=0)

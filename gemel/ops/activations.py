@@ -24,7 +24,7 @@ from gemel.ops.elementwise import (
     where,
 )
 from gemel.ops.random import drawn, uniform
-from gemel.ops.shape import reshape
+from gemel.ops.shape import operand, reshape
 
 
 @elementwise(dtype="floating", public="npx", onnx="Gelu", mxnet="_npx_gelu")
@@ -94,6 +94,7 @@ def _(
     each element from [lower_bound, upper_bound) while training, their mean otherwise. "selu" and
     "gelu" are those.
     """
+    data = operand(data)
     if act_type == "rrelu":
         slopes: Any = (lower_bound + upper_bound) / 2
         if _core.training():
@@ -105,6 +106,7 @@ def _(
                 slopes = drawn(uniform, *bounds, shape=tuple(data.shape), dtype=data.dtype.floating)
         return leaky_relu(data, slopes)
     if act_type == "prelu" and gamma is not None:
+        gamma = operand(gamma, (data,))
         wide = len(gamma.shape) == 1 and len(data.shape) > 1
         lined = (-1, *[1] * (len(data.shape) - 2)) if wide else tuple(gamma.shape)
         return leaky_relu(data, reshape(gamma, shape=lined))
