@@ -108,7 +108,8 @@ class Distribution:
         return NoFormulaError(f"{type(self).__name__}.{what}: no closed form is implemented")
 
     def log_prob(self, value: Any) -> Tensor:
-        """The logarithm of the density, or of the probability, at `value`."""
+        """The logarithm of the density, or of the probability, at `value`: -inf beyond the support,
+        NaN at NaN."""
         raise self._missing("log_prob")
 
     def cdf(self, value: Any) -> Tensor:
@@ -239,9 +240,21 @@ def times(count: Any, logarithm: Any) -> Tensor:
     return np.where(count == 0, 0.0, count * np.where(count == 0, 0.0, logarithm))
 
 
-def inside(holds: Any, value: Any) -> Tensor:
-    """The logarithm of the density where `holds`, and -inf elsewhere."""
-    return np.where(holds, value, -np.inf)
+def raised(exponent: Any, x: Any) -> Tensor:
+    """The logarithm of x ** exponent: 0 for an exponent of 0, even if x is 0."""
+    return exponent * np.log(np.where(exponent == 0, 1.0, x))
+
+
+def safe(value: Any, beyond: Any, beside: Any, within: float = 1.0) -> Tensor:
+    """The value, but one `within` the support where it is `beyond`, so that a formula and its
+    gradients are finite there; in the precision of the parameter `beside` it."""
+    return np.where(beyond, beside * 0 + within, value)
+
+
+def supported(value: Any, beyond: Any, found: Any) -> Tensor:
+    """The logarithm of a density: `found`, but -inf where the value is `beyond` the support, and
+    NaN at NaN."""
+    return np.where(np.isnan(value), np.nan, np.where(beyond, -np.inf, found))
 
 
 def log_beta(a: Any, b: Any) -> Tensor:

@@ -6,7 +6,7 @@ from math import e, pi
 from typing import Any
 
 from gemel import np, npx
-from gemel.gluon.probability.base import Distribution, Tensor, inside, log_beta, named
+from gemel.gluon.probability.base import Distribution, Tensor, log_beta, named, supported
 
 #: Euler's constant.
 GAMMA = 0.5772156649015329
@@ -219,8 +219,8 @@ class Uniform(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        within = np.logical_and(value >= self.low, value < self.high)
-        return inside(within, -np.log(self.high - self.low))
+        beyond = np.logical_or(value < self.low, value >= self.high)
+        return supported(value, beyond, -np.log(self.high - self.low))
 
     def cdf(self, value: Any) -> Tensor:
         """See `Distribution.cdf`."""
@@ -267,7 +267,7 @@ class HalfNormal(OfScale):
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
         found = -0.5 * (value / self.scale) ** 2 + 0.5 * np.log(2 / pi) - np.log(self.scale)
-        return inside(value >= 0, found)
+        return supported(value, value < 0, found)
 
     def cdf(self, value: Any) -> Tensor:
         """See `Distribution.cdf`."""
@@ -302,7 +302,7 @@ class HalfCauchy(OfScale):
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
         found = np.log(2 / pi) - np.log(self.scale) - np.log1p((value / self.scale) ** 2)
-        return inside(value >= 0, found)
+        return supported(value, value < 0, found)
 
     def cdf(self, value: Any) -> Tensor:
         """See `Distribution.cdf`."""
@@ -333,7 +333,7 @@ class Exponential(OfScale):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        return inside(value >= 0, -1 * value / self.scale - np.log(self.scale))
+        return supported(value, value < 0, -1 * value / self.scale - np.log(self.scale))
 
     def cdf(self, value: Any) -> Tensor:
         """See `Distribution.cdf`."""

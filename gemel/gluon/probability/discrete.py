@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np, npx
-from gemel.gluon.probability.base import Distribution, OfOdds, Tensor, inside, named, times
+from gemel.gluon.probability.base import Distribution, OfOdds, Tensor, named, safe, supported, times
 
 
 class Bernoulli(OfOdds):
@@ -18,7 +18,8 @@ class Bernoulli(OfOdds):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        return times(value, self._log_prob) + times(1 - value, self._log_other)
+        found = times(value, self._log_prob) + times(1 - value, self._log_other)
+        return supported(value, np.logical_or(value < 0, value > 1), found)
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`. Zeros and ones."""
@@ -53,7 +54,8 @@ class Geometric(OfOdds):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        return inside(value >= 0, times(value, self._log_other) + self._log_prob)
+        found = times(value, self._log_other) + self._log_prob
+        return supported(value, value < 0, found)
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`."""
@@ -90,8 +92,11 @@ class NegativeBinomial(OfOdds):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        ways = npx.gammaln(value + self.n) - npx.gammaln(value + 1.0) - npx.gammaln(self.n)
-        return ways + times(value, self._log_other) + self.n * self._log_prob
+        beyond = value < 0
+        held = safe(value, beyond, self.prob)
+        ways = npx.gammaln(held + self.n) - npx.gammaln(held + 1.0) - npx.gammaln(self.n)
+        found = ways + times(held, self._log_other) + self.n * self._log_prob
+        return supported(value, beyond, found)
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`."""
@@ -121,10 +126,12 @@ class Binomial(OfOdds):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        left = self.n - value
-        ways = npx.gammaln(self.n + 1.0) - npx.gammaln(value + 1.0) - npx.gammaln(left + 1.0)
-        found = ways + times(value, self._log_prob) + times(left, self._log_other)
-        return inside(np.logical_and(value >= 0, left >= 0), found)
+        beyond = np.logical_or(value < 0, value > self.n)
+        held = safe(value, beyond, self.prob, 0.0)
+        left = self.n - held
+        ways = npx.gammaln(self.n + 1.0) - npx.gammaln(held + 1.0) - npx.gammaln(left + 1.0)
+        found = ways + times(held, self._log_prob) + times(left, self._log_other)
+        return supported(value, beyond, found)
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`."""
@@ -153,8 +160,10 @@ class Poisson(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        found = times(value, np.log(self.rate)) - self.rate - npx.gammaln(value + 1.0)
-        return inside(value >= 0, found)
+        beyond = value < 0
+        held = safe(value, beyond, self.rate)
+        found = times(held, np.log(self.rate)) - self.rate - npx.gammaln(held + 1.0)
+        return supported(value, beyond, found)
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`."""
@@ -224,7 +233,8 @@ class Categorical(OfEvents):
         """See `Distribution.log_prob`."""
         value = np.asarray(value)
         chosen = np.expand_dims(value, -1) == np.arange(self.num_events)
-        return np.where(chosen, self.log_probs, 0.0).sum(axis=-1)
+        found = np.where(chosen, self.log_probs, 0.0).sum(axis=-1)
+        return supported(value, np.logical_not(chosen.any(axis=-1)), found)
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`."""

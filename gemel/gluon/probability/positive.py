@@ -5,7 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np, npx
-from gemel.gluon.probability.base import Distribution, Tensor, inside, log_beta, named
+from gemel.gluon.probability.base import (
+    Distribution,
+    Tensor,
+    log_beta,
+    named,
+    raised,
+    safe,
+    supported,
+)
 
 
 class Gamma(Distribution):
@@ -22,8 +30,11 @@ class Gamma(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
+        beyond = value < 0
+        held = safe(value, beyond, self.shape)
         norm = npx.gammaln(self.shape) + self.shape * np.log(self.scale)
-        return (self.shape - 1) * np.log(value) - value / self.scale - norm
+        found = raised(self.shape - 1, held) - held / self.scale - norm
+        return supported(value, beyond, found)
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`."""
@@ -76,9 +87,10 @@ class Beta(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        low, high = np.log(value), np.log1p(-1 * value)
-        found = (self.alpha - 1) * low + (self.beta - 1) * high
-        return found - log_beta(self.alpha, self.beta)
+        beyond = np.logical_or(value < 0, value > 1)
+        held = safe(value, beyond, self.alpha, 0.5)
+        low, high = raised(self.alpha - 1, held), raised(self.beta - 1, 1 - held)
+        return supported(value, beyond, low + high - log_beta(self.alpha, self.beta))
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`."""
@@ -118,8 +130,9 @@ class Weibull(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        k, unit = self.concentration, value / self.scale
-        return np.log(k / self.scale) + (k - 1) * np.log(unit) - unit**k
+        k, beyond = self.concentration, value < 0
+        unit = safe(value, beyond, k) / self.scale
+        return supported(value, beyond, np.log(k / self.scale) + raised(k - 1, unit) - unit**k)
 
     def cdf(self, value: Any) -> Tensor:
         """See `Distribution.cdf`."""
@@ -166,8 +179,10 @@ class Pareto(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
+        beyond = value < self.scale
         found = np.log(self.alpha) + self.alpha * np.log(self.scale)
-        return inside(value >= self.scale, found - (self.alpha + 1) * np.log(value))
+        found = found - (self.alpha + 1) * np.log(safe(value, beyond, self.alpha))
+        return supported(value, beyond, found)
 
     def cdf(self, value: Any) -> Tensor:
         """See `Distribution.cdf`."""
@@ -214,8 +229,11 @@ class FisherSnedecor(Distribution):
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
         half, other, ratio = self.df1 / 2, self.df2 / 2, self.df1 / self.df2
-        found = half * np.log(ratio) + (half - 1) * np.log(value)
-        return found - (half + other) * np.log1p(ratio * value) - log_beta(half, other)
+        beyond = value < 0
+        held = safe(value, beyond, half)
+        found = half * np.log(ratio) + raised(half - 1, held)
+        found = found - (half + other) * np.log1p(ratio * held) - log_beta(half, other)
+        return supported(value, beyond, found)
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`."""

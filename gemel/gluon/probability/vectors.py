@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel import np, npx
 from gemel.errors import ArgumentError, ShapeError
-from gemel.gluon.probability.base import Distribution, Tensor, named
+from gemel.gluon.probability.base import Distribution, Tensor, named, raised, safe, supported
 
 
 class Dirichlet(Distribution):
@@ -25,7 +25,9 @@ class Dirichlet(Distribution):
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
         norm = npx.gammaln(self.alpha).sum(axis=-1) - npx.gammaln(self.alpha.sum(axis=-1))
-        return ((self.alpha - 1) * np.log(value)).sum(axis=-1) - norm
+        below = value < 0
+        found = raised(self.alpha - 1, safe(value, below, self.alpha)).sum(axis=-1) - norm
+        return supported(value.sum(axis=-1), below.any(axis=-1), found)
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`."""
