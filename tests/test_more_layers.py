@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import numpy
@@ -253,3 +254,44 @@ def test_sequences_by_hand_inside_a_hybrid_block() -> None:
             dropped = net(x)
             assert dropped.any() and (dropped == dropped[:1]).all()
         assert (net.cell(x, net.cell.begin_state(2))[0] == 0).any()  # the trace left nothing behind
+
+
+#: Layers whose forward looks at the shape of its input, and an input.
+LAYERS: list[tuple[Callable[[], Any], tuple[int, ...]]] = [
+    (lambda: nn.Dense(2), (2, 3)),
+    (lambda: nn.Conv2D(2, 1), (1, 2, 2, 2)),
+    (lambda: nn.DeformableConvolution(2, (1, 1)), (1, 2, 2, 2)),
+    (nn.BatchNorm, (2, 3)),
+    (lambda: nn.GroupNorm(1), (2, 3)),
+    (nn.InstanceNorm, (2, 3, 2)),
+    (nn.MaxPool2D, (1, 2, 2, 2)),
+    (nn.GlobalAvgPool1D, (1, 2, 3)),
+    (lambda: nn.PixelShuffle1D(2), (1, 2, 3)),
+    (lambda: nn.Activation("relu"), (3,)),
+    (lambda: rnn.LSTM(2), (2, 1, 3)),
+]
+
+
+@pytest.mark.parametrize(("make", "shape"), LAYERS)
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_the_input_of_a_layer_is_an_array(make: Any, shape: Any, hybrid: bool) -> None:
+    net, x = make(), numpy.random.default_rng(1).normal(size=shape).astype("float32")
+    net.initialize()
+    net.hybridize(hybrid)
+    wanted = net(np.array(x)).tolist()
+    for given in (x.tolist(), x):
+        numpy.testing.assert_allclose(net(given).tolist(), wanted, rtol=1e-5, atol=1e-6)
+    fresh = make()
+    fresh.initialize()
+    fresh.hybridize(hybrid)
+    for wrong in (None, "abc", [None]):
+        with pytest.raises(ArgumentError, match=f"{type(net).__name__}: the input .* is not an"):
+            fresh(wrong)
+    assert fresh(np.array(x)).shape == net(np.array(x)).shape
+
+
+def test_the_input_of_a_cell_has_an_axis() -> None:
+    cell = rnn.LSTMCell(2)
+    cell.initialize()
+    with pytest.raises(ShapeError, match=r"LSTMCell: the input float32\[\] must have the axes"):
+        cell(1.0, cell.begin_state(1))

@@ -18,6 +18,7 @@ from gemel.extent import NUMBER, name_of, seen
 from gemel.gluon.block_files import Files
 from gemel.gluon.block_parameters import BlockParameters
 from gemel.gluon.hooks import HookHandle
+from gemel.gluon.inputs import with_array
 from gemel.gluon.naming import NameScope, current_scope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.shapes import fitting_shapes, run_with_symbols
@@ -282,16 +283,19 @@ class Block(Files):
 
     def _forwarded(self, *arguments: Any, **keywords: Any) -> Any:
         try:
+            first = type(arguments[0]) if arguments else None
+            plain = first is ndarray or first is Entry
+            if not plain:
+                arguments = with_array(self, arguments)
             if self._own.unfinished:
                 self._find_shapes(arguments)
-            first = type(arguments[0]) if arguments else None
             there = None if first is Entry else elsewhere(arguments)
             if there is None:
                 found = self.forward(*arguments, **keywords)
             else:
                 with there:
                     found = self.forward(*arguments, **keywords)
-            if first is ndarray or first is Entry:
+            if plain:
                 return found if type(found) is first else as_plain(found)
             return like((*arguments, *keywords.values()), found)
         except GemelError as error:

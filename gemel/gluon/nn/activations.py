@@ -8,6 +8,7 @@ from gemel import init, np, npx
 from gemel.errors import unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.inputs import of_array
 from gemel.ops.activations import ACTIVATIONS
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ class Activation(HybridBlock):
     def _alias(self) -> str:
         return self._act_type
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The function of each element; the shape of `x`."""
         return npx.activation(x, act_type=self._act_type)
@@ -52,6 +54,7 @@ class LeakyReLU(HybridBlock):
         super().__init__(**settings)
         self._alpha = alpha
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The function of each element; the shape of `x`."""
         return npx.leaky_relu(x, act_type="leaky", slope=self._alpha)
@@ -73,6 +76,7 @@ class PReLU(HybridBlock):
         started = init.Constant(0.25) if alpha_initializer is None else alpha_initializer
         self.alpha: Parameter = self.params.get("alpha", shape=(in_channels,), init=started)
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The function of each element; the shape of `x`."""
         return npx.leaky_relu(x, gamma=self.alpha.data(), act_type="prelu")
@@ -88,6 +92,7 @@ class ELU(HybridBlock):
         super().__init__(**settings)
         self._alpha = alpha
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The function of each element; the shape of `x`."""
         return npx.elu(x, alpha=self._alpha)
@@ -99,6 +104,7 @@ class SELU(HybridBlock):
     Klambauer et al., Self-normalizing neural networks, NeurIPS 2017.
     """
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The function of each element; the shape of `x`."""
         return npx.selu(x)
@@ -116,6 +122,7 @@ class GELU(HybridBlock):
         super().__init__(**settings)
         self._near = approximation == "tanh"
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The function of each element; the shape of `x`."""
         if not self._near:
@@ -130,6 +137,7 @@ class Swish(HybridBlock):
         super().__init__(**settings)
         self._beta = beta
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The function of each element; the shape of `x`."""
         return npx.silu(x, beta=self._beta)

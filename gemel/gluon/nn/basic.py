@@ -9,6 +9,7 @@ from gemel.dtype import as_dtype
 from gemel.errors import ArgumentError, AxisError, ShapeError, suggestion
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.inputs import of_array
 from gemel.gluon.nn.activations import Activation
 from gemel.ranges import check_number, check_probability, counted
 
@@ -73,6 +74,7 @@ class Dense(HybridBlock):
             else f"(..., {values})"
         )
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """(batch, ...) -> (batch, units), or (..., in_units) -> (..., units) without `flatten`."""
         bias = None if self.bias is None else self.bias.data()
@@ -88,6 +90,7 @@ class Dense(HybridBlock):
 class Flatten(HybridBlock):
     """(batch, ...) -> (batch, all values of an example)."""
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The examples as rows."""
         return npx.batch_flatten(x)
@@ -109,6 +112,7 @@ class Dropout(HybridBlock):
         self._rate = rate
         self._axes = tuple(axes)
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`; `x` itself unless training."""
         if self._rate == 0:
@@ -205,6 +209,7 @@ class BatchNorm(HybridBlock):
         overflow."""
         super().cast(as_dtype(dtype).compute)
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`."""
         return npx.batch_norm(
@@ -225,6 +230,7 @@ class BatchNorm(HybridBlock):
 class BatchNormReLU(BatchNorm):
     """`BatchNorm` followed by relu."""
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`."""
         return npx.relu(super().forward(x))

@@ -8,6 +8,7 @@ from gemel import npx
 from gemel.errors import ArgumentError, ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.inputs import of_array
 from gemel.gluon.nn.activations import Activation
 from gemel.ops.convolution import per_axis
 from gemel.ops.layouts import LAYOUTS, is_channels_last
@@ -114,6 +115,7 @@ class _Convolution(HybridBlock):
         axis = 0 if self._transposed else -1 if self._last else 1
         return max(shape[axis] * (1 if self._transposed else self._kwargs["num_group"]), -1)
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """(batch, in_channels, *space) -> (batch, channels, *places)."""
         bias = None if self.bias is None else self.bias.data()

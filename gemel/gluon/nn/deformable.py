@@ -8,6 +8,7 @@ from gemel import npx
 from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.inputs import of_array
 from gemel.gluon.nn.activations import Activation
 from gemel.gluon.nn.convolution import check_groups
 from gemel.ops.convolution import per_axis
@@ -120,6 +121,7 @@ class DeformableConvolution(HybridBlock):
         weight = self.deformable_conv_weight.data()
         return npx.deformable_convolution(x, self._told(x), weight, bias, **self._settings())
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """(batch, in_channels, height, width) -> (batch, channels, *places)."""
         bias = None if self.deformable_conv_bias is None else self.deformable_conv_bias.data()

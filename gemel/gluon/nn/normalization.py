@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import np, npx
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.inputs import of_array
 from gemel.gluon.nn.basic import elements_along, size_along, vector
 from gemel.ranges import check_number, counted
 
@@ -71,6 +72,7 @@ class LayerNorm(_Norm):
         started = beta_initializer, gamma_initializer
         super().__init__(axis, epsilon, center, scale, *started, in_channels, **settings)
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`."""
         vectors = self.gamma.data(), self.beta.data()
@@ -98,6 +100,7 @@ class GroupNorm(_Norm):
         super().__init__(1, epsilon, center, scale, *started, in_channels, **settings)
         self._num_groups = counted(type(self).__name__, "num_groups", num_groups)
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`."""
         gamma, beta = (self._for_channels(v.data(), x.shape[1]) for v in (self.gamma, self.beta))
@@ -133,6 +136,7 @@ class InstanceNorm(_Norm):
         started = beta_initializer, gamma_initializer
         super().__init__(axis, epsilon, center, scale, *started, in_channels, **settings)
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`."""
         vectors = self.gamma.data(), self.beta.data()
@@ -166,6 +170,7 @@ class Embedding(HybridBlock):
             "weight", shape=self._shape, dtype=dtype, init=weight_initializer
         )
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """(...) -> (..., output_dim)."""
         return npx.embedding(x, self.weight.data(), *self._shape)

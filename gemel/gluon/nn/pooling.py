@@ -8,6 +8,7 @@ from gemel import npx
 from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.inputs import of_array
 from gemel.ops.convolution import per_axis
 from gemel.ops.layouts import LAYOUTS, is_channels_last
 
@@ -38,6 +39,7 @@ class _AnyPooling(HybridBlock):
     def _takes(self) -> str:
         return f"{self._axes + 2} axes: batch, channels and space"
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """(batch, channels, *space) -> (batch, channels, *places)."""
         if len(x.shape) != self._axes + 2:

@@ -8,6 +8,7 @@ from gemel import np
 from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.inputs import of_array
 from gemel.ops.convolution import per_axis
 from gemel.spec import plain
 
@@ -25,6 +26,7 @@ class _PixelShuffle(HybridBlock):
         super().__init__(**settings)
         self._factors = per_axis(type(self).__name__, "factor", factor, self._axes, 1)
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """Each position becomes as many positions as the product of the factors."""
         factors, space = self._factors, x.shape[2:]
@@ -79,6 +81,7 @@ class ReflectionPad2D(HybridBlock):
             raise ShapeError(f"ReflectionPad2D: padding {padding!r} must be one number, or 8")
         self._padding = found
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """(N, C, H, W) -> (N, C, before + H + after, before + W + after)."""
         pairs = zip(self._padding[::2], self._padding[1::2], strict=True)

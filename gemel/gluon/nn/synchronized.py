@@ -6,6 +6,7 @@ from typing import Any
 
 from gemel import autograd, np
 from gemel.gluon.block import Tensor
+from gemel.gluon.inputs import of_array
 from gemel.gluon.nn.basic import BatchNorm
 from gemel.ir.current import current_trace
 from gemel.ops.meeting import Group, all_reduce
@@ -54,6 +55,7 @@ class SyncBatchNorm(BatchNorm):
             **settings,
         )
 
+    @of_array
     def forward(self, x: Tensor) -> Tensor:
         """The shape of `x`, which is one device's part of the batch."""
         devices, settings = tuple(self.running_mean.homes), self._kwargs

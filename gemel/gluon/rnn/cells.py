@@ -9,9 +9,11 @@ from gemel import np, npx
 from gemel.errors import ShapeError, unknown_name
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock, holds_symbols, symbol_block
+from gemel.gluon.inputs import of_array
 from gemel.gluon.nn.activations import activation_named
 from gemel.ir.current import current_trace
 from gemel.ranges import counted
+from gemel.spec import check_axes
 from gemel.tracing.manners import are_nd, as_nd
 
 if TYPE_CHECKING:
@@ -186,6 +188,7 @@ class _GatedCell(HybridRecurrentCell):
 
     def infer_shape(self, x: Tensor, *others: Any) -> None:
         """The input weight has as many columns as an input has values."""
+        check_axes(type(self).__name__, "the input", x, "..., inputs")
         self.i2h_weight.shape = (self._gates * self._hidden_size, int(x.shape[-1]))
 
     def _added(self, x: Tensor, h: Tensor) -> tuple[Tensor, Tensor]:
@@ -230,6 +233,7 @@ class RNNCell(_GatedCell):
     def __repr__(self) -> str:
         return f"{super().__repr__()[:-1]}, {self._activation})"
 
+    @of_array
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """(batch, inputs) -> (batch, hidden_size), which is the new state, too."""
         (h,) = self._given(states)
@@ -247,6 +251,7 @@ class LSTMCell(_GatedCell):
     _gates = 4
     _states = 2
 
+    @of_array
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """(batch, inputs) -> (batch, hidden_size); the states are h and c."""
         h, c = self._given(states)
@@ -298,6 +303,7 @@ class GRUCell(_GatedCell):
 
     _gates = 3
 
+    @of_array
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """(batch, inputs) -> (batch, hidden_size), which is the new state, too."""
         (h,) = self._given(states)

@@ -8,6 +8,7 @@ from gemel import np, npx
 from gemel.errors import ShapeError, unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.inputs import of_array
 from gemel.gluon.parameter import ParameterDict
 from gemel.gluon.rnn.cells import GRUCell, LSTMCell, LSTMPCell, RNNCell
 from gemel.gluon.rnn.combined import BidirectionalCell, DropoutCell, HybridSequentialRNNCell
@@ -131,6 +132,7 @@ class _Layer(HybridBlock):
             settings = {"dtype": dtype, **settings}
         return [func(shape=info["shape"], **settings) for info in self.state_info(batch_size)]
 
+    @of_array
     def forward(
         self, inputs: Tensor, states: Any = None, sequence_length: Tensor | None = None
     ) -> Any:
