@@ -8,15 +8,20 @@ from numbers import Real
 from typing import Any
 
 from gemel.errors import ArgumentError
+from gemel.extent import Dim
 
 
 def counted(name: str, what: str, value: Any, least: int = 1) -> int:
-    """Check a setting that is a count. Raises `ArgumentError` unless it is at least `least`.
+    """Check a setting that is a count. Raises `ArgumentError` unless it is a whole number of at
+    least `least`. A size that is free while a function is traced is only known to be whole.
 
     >>> counted("Dense", "units", 8)
     8
     """
-    if not hasattr(value, "__index__") or operator.index(value) < least:
+    if isinstance(value, Dim):
+        return value
+    whole = hasattr(value, "__index__") and not getattr(value, "ndim", 0)
+    if not whole or operator.index(value) < least:
         raise ArgumentError(
             f"{name}: {what} must be a whole number of at least {least}, not {value!r}"
         )

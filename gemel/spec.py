@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Any
 
 from gemel.dtype import DType, as_dtype, promote, promote_weak
-from gemel.errors import ArgumentError, AxisError, ShapeError
+from gemel.errors import AxisError, ShapeError
 from gemel.extent import WHOLE, same_for_all, seen
 
 Shape = tuple[int, ...]
@@ -130,14 +130,6 @@ def wholes(name: str, kind: str, values: Any) -> tuple[Any, ...]:
     """Several integers, or a single one, as a tuple. Raises `TypeError`."""
     several = values if is_several(values) else (values,)
     return tuple(whole(name, kind, value) for value in several)
-
-
-def at_least(name: str, kind: str, value: Any, least: int) -> Any:
-    """An integer that must not be below `least`. Raises `ArgumentError`, or `TypeError`."""
-    found = whole(name, kind, value)
-    if type(found) is int and found < least:
-        raise ArgumentError(f"{name}: {kind} is {found}; it must be at least {least}")
-    return found
 
 
 def check_axes(name: str, kind: str, x: Any, axes: str) -> None:

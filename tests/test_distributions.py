@@ -166,6 +166,11 @@ def test_out_may_have_any_dtype_that_holds_the_numbers() -> None:
     for out in (np.zeros(50), np.zeros(50, dtype="int8"), np.zeros(50, dtype="complex64")):
         assert np.random.randint(2, 5, out=out) is out
         assert set(out.tolist()) == {2, 3, 4}
+        assert np.random.choice(3, size=50, out=out) is out
+        assert set(out.tolist()) == {0, 1, 2}
+    with pytest.raises(ValueError, match=r"choice: .*uint8"):
+        np.random.choice(257, out=np.zeros(3, dtype="uint8"))
+    assert set(np.random.choice(256, out=np.zeros(9, dtype="uint8")).tolist()) <= set(range(256))
     with pytest.raises(DTypeError, match=r"normal: unsafe cast: .* out of dtype int32"):
         np.random.normal(out=np.zeros(3, dtype="int32"))
 

@@ -129,6 +129,7 @@ CALLS: dict[str, Call] = {
     ),
     "quantile": lambda n: n.quantile(n.array(X), 0.3, axis=(0, 2)),
     "quantiles": lambda n: n.quantile(n.array(X), [0.0, 0.25, 1.0], axis=-1, keepdims=True),
+    "quantiles in a list of arrays": lambda n: n.quantile(n.array(X), [n.array(0.25), 0.5]),
     "percentile": lambda n: n.percentile(n.array(X), [10, 50], axis=0),
     **{
         f"quantile {how}": lambda n, how=how: n.quantile(n.array(X), [0.2, 0.5], 1, method=how)

@@ -326,3 +326,18 @@ def test_unsigned_positions_are_not_counted_from_the_end(run: Any) -> None:
     for function in (lambda x, i: x[i, i], lambda x, i: npx.gather_nd(x, i.reshape(1, 1))):
         with pytest.raises(IndexError):
             run(function)(x, index).asnumpy()
+
+
+@pytest.mark.parametrize(
+    ("key", "axis"),
+    [
+        ((0, [9]), 1),
+        ((slice(None), 0, [9]), 2),
+        ((None, 0, slice(None), [9]), 2),
+        ((0, [9], [0]), 1),
+        (([9],), 0),
+    ],
+)
+def test_errors_name_the_axis_that_the_position_is_for(key: Any, axis: int) -> None:
+    with pytest.raises(IndexError, match=rf"out of bounds for axis {axis}\b"):
+        np.ones((3, 3, 3))[key].asnumpy()

@@ -42,7 +42,15 @@ EXACT: dict[str, Callable[[Any, float], Any]] = {
     "outer": lambda x, r: np.outer(x, [r / 3, 0.1]),
     "einsum": lambda x, r: np.einsum("ij,->ij", x, r / 3),
     "array": lambda x, r: x + np.array(r / 3, dtype="float64"),
+    "normal": lambda x, r: x + drawn(np.random.normal, 0, abs(r)),
+    "triangular": lambda x, r: x + drawn(np.random.triangular, r, r + 1, r + 2),
+    "exponential": lambda x, r: x + drawn(np.random.exponential, abs(r)),
 }
+
+
+def drawn(distribution: Any, *parameters: Any) -> Any:
+    """A random number in float64 for each column."""
+    return distribution(*parameters, size=(2,), dtype="float64")
 
 
 def with_first(x: Any, value: Any) -> Any:
@@ -58,7 +66,9 @@ def test_the_same_numbers_as_imperatively(name: str, dtype: str) -> None:
     function = gemel.compile(EXACT[name])
     x = np.array([[0.1, -2.3], [3.7, 0.0], [-0.0, 5.5]], dtype=dtype)
     for rate in (0.1, 0.3, -2.7, 1e-9, 3.0):
+        np.random.seed(3)
         wanted = EXACT[name](x, rate)
+        np.random.seed(3)
         got = function(x, rate)
         assert got.dtype == wanted.dtype
         numpy.testing.assert_allclose(
@@ -172,6 +182,17 @@ BESIDE: dict[str, Callable[[Any, Any], Any]] = {
     "einsum": lambda x, n: np.einsum(",i", n, x),
     "bincount": lambda x, n: np.bincount(np.array([0, 1], dtype="int64"), weights=[n, 1]),
 }
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool", "float64"])
+def test_initial_numbers_give_the_dtype_they_give_outside(dtype: str) -> None:
+    function = gemel.compile(lambda x, n: (x.sum(initial=n), x.max(initial=n)))
+    x = np.array([1, 2, 0]).astype(dtype)
+    for number in (2.5, 0.3):
+        for found, array in zip(function(x, number), (x.sum, x.max), strict=True):
+            wanted = array(initial=number)
+            assert found.dtype == wanted.dtype
+            assert found.item() == wanted.item()
 
 
 @pytest.mark.parametrize("name", BESIDE)

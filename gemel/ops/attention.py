@@ -24,7 +24,8 @@ from gemel.ops.logic import logical_and
 from gemel.ops.neural import cooled, same, softmax
 from gemel.ops.reduction import max, sum
 from gemel.ops.shape import operand, operands, reshape, swapaxes, transpose
-from gemel.spec import Spec, at_least, broadcast, check_axes, normalize_axis, same_shape
+from gemel.ranges import counted
+from gemel.spec import Spec, broadcast, check_axes, normalize_axis, same_shape
 
 INFINITY = float("inf")
 
@@ -175,7 +176,7 @@ def _inverse_root(x: Any) -> float:
 def _parts(name: str, x: Any, heads: int, count: int) -> list[Any]:
     """Split (time, batch, heads * count * size) into `count` arrays (batch * heads, time, size)."""
     x = array_of(name, "the input", x, "time, batch, width")
-    heads = at_least(name, "heads", heads, 1)
+    heads = counted(name, "heads", heads)
     time, batch, width = x.shape
     if not width % (heads * count) == 0:
         raise ShapeError(f"{name}: {list(x.shape)} does not divide into {heads} heads of {count}")

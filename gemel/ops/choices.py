@@ -22,8 +22,10 @@ from gemel.ops.cumulative import cumsum
 from gemel.ops.distribution import (
     Distribution,
     Draw,
+    check_bounds,
     delivered,
     distribution,
+    dtype_for,
     held,
     normally,
     shape_of,
@@ -302,6 +304,9 @@ def choice(
         many = product(shape)
         if many > 0 and not count > 0:
             raise ArgumentError("choice: there is nothing to choose from")
+        dtype = dtype_for(None, out, int64, "iu")
+        if whole and many > 0:
+            check_bounds("choice", 0, count, dtype)
         if p is not None:
             p = _shares(operand(p), count)
         if not replace:
@@ -315,7 +320,9 @@ def choice(
             chosen = drawn(randint, 0, count, shape=shape, dtype=int64)
         else:
             chosen = _by_shares(p, shape)
-        found = chosen if whole else gather(a, chosen, axis=normalize_axis("choice", axis, a.ndim))
+        if whole:
+            return delivered("choice", cast(chosen, dtype=dtype), out)
+        found = gather(a, chosen, axis=normalize_axis("choice", axis, a.ndim))
         return delivered("choice", found, out)
 
 

@@ -17,7 +17,8 @@ from gemel.ops.layouts import array_of
 from gemel.ops.linalg import matmul
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, expand_dims, operand, reshape, transpose
-from gemel.spec import at_least, product
+from gemel.ranges import counted
+from gemel.spec import product
 
 
 class _Walk(NamedTuple):
@@ -122,8 +123,8 @@ def _walk(
         stride=per_axis(name, "stride", stride, 2, 1),
         dilate=per_axis(name, "dilate", dilate, 2, 1),
         pad=per_axis(name, "pad", pad, 2, 0),
-        groups=at_least(name, "num_group", groups, 1),
-        shifts=at_least(name, "num_deformable_group", shifts, 1),
+        groups=counted(name, "num_group", groups),
+        shifts=counted(name, "num_deformable_group", shifts),
     )
 
 
@@ -210,7 +211,7 @@ def modulated_deformable_convolution(
 
 
 def _window(name: str, w: int, symmetric: bool) -> list[int]:
-    w = at_least(name, "w", w, 1)
+    w = counted(name, "w", w)
     return list(range(-w, w + 1 if symmetric else 1))
 
 

@@ -9,7 +9,6 @@ from gemel.device import Device, beside
 from gemel.dtype import DType, as_dtype, check_held, default_float, float32, float64, int64
 from gemel.errors import ArgumentError, DTypeError, GemelError, ShapeError, name_call, suggestion
 from gemel.extent import NUMBER, WHOLE
-from gemel.ir.graph import is_number
 from gemel.ir.keywords import check_target, fits
 from gemel.ir.public import Array, function, publish
 from gemel.ops.elementwise import cast, filled, log1p, maximum
@@ -41,6 +40,11 @@ def held(name: str, what: str, value: Any, rule: str) -> Any:
     return required(value, holds(value), message=message)
 
 
+def drawn_in(dtype: DType) -> DType:
+    """The dtype in which numbers for results of this dtype are computed."""
+    return dtype.compute if dtype.is_floating else float64
+
+
 class Draw:
     """Draws random numbers of one shape, for the body of a distribution.
 
@@ -50,7 +54,7 @@ class Draw:
     def __init__(self, shape: tuple[int, ...], dtype: DType) -> None:
         self.shape = shape
         self.wanted = dtype
-        self.dtype = dtype.compute if dtype.is_floating else float64
+        self.dtype = drawn_in(dtype)
 
     def uniform(self) -> Any:
         """Numbers in [0, 1)."""
@@ -121,7 +125,10 @@ class Distribution:
         plain = [given[name] for name in self.parameters]
         with beside(given["device"] or given["ctx"], (*plain, out)):
             try:
-                parameters = [*map(self._parameter, self.parameters, plain)]
+                parameters = [
+                    self._parameter(name, value, dtype)
+                    for name, value in zip(self.parameters, plain, strict=True)
+                ]
                 shape = shape_of(self.__name__, size, parameters)
                 found = self.body(Draw(shape, dtype), *parameters)
             except GemelError as error:  # of the operations that it is composed of
@@ -132,11 +139,11 @@ class Distribution:
     def __reduce__(self) -> str:
         return self.__name__
 
-    def _parameter(self, name: str, value: Any) -> Any:
+    def _parameter(self, name: str, value: Any, dtype: DType) -> Any:
         if value is None:
             return None
-        if not is_number(value):
-            value = operand(value)
+        if not isinstance(value, NUMBER):
+            value = operand(value, (Spec((), drawn_in(dtype)),))
         return held(self.__name__, name, value, self.rules.get(name, "any"))
 
     def _bound(self, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
@@ -278,7 +285,7 @@ def _whole_numbers(
     chosen = dtype_for(dtype, out, int64, "iu")
     with beside(device or ctx, (low, high, out)):
         if isinstance(low, WHOLE) and isinstance(high, WHOLE):
-            _check_bounds(low, high, chosen)
+            check_bounds("randint", low, high, chosen)
         else:
             low, high = operand(low), operand(high)
             if low.dtype.kind not in "iu" or high.dtype.kind not in "iu":
@@ -292,12 +299,13 @@ def _whole_numbers(
         return delivered("randint", drawn(randint, low, high, shape=shape, dtype=chosen), out)
 
 
-def _check_bounds(low: int, high: int, dtype: DType) -> None:
+def check_bounds(name: str, low: int, high: int, dtype: DType) -> None:
+    """Raises `ArgumentError` for bounds that enclose nothing, or that the dtype cannot hold."""
     if high <= low:
-        raise ArgumentError(f"randint: low {low} must be a whole number below high {high}")
+        raise ArgumentError(f"{name}: low {low} must be a whole number below high {high}")
     try:
         for bound in (low, high - 1):
-            check_held("randint", bound, dtype)
+            check_held(name, bound, dtype)
     except OverflowError as error:
         raise ArgumentError(str(error)) from None
 

@@ -14,6 +14,7 @@ from gemel.dtype import CASTINGS, DType, as_dtype, bool_, castable, check_held, 
 from gemel.errors import DTypeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.above import above
+from gemel.ir.graph import Entry, is_number
 from gemel.ir.interpret import spec_of
 from gemel.ir.keywords import ORDERS, fits, into
 from gemel.ir.methods import named
@@ -203,8 +204,9 @@ def _begun(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], initial:
 
 def _begins(initial: Any, dtype: DType) -> Any:
     """`initial` converted to the dtype of the reduction, as NumPy converts it."""
-    if not isinstance(initial, NUMBER) or dtype.is_inexact:
+    if not is_number(initial) or dtype.is_inexact:
         return initial
+    initial = initial.item() if isinstance(initial, Entry) else initial  # whether it is whole
     if dtype is bool_:
         return bool(initial)
     # No integer is infinite or complex; the dtype of the result changes for such a number.

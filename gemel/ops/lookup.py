@@ -16,7 +16,8 @@ from gemel.ops.points import points, points_added
 from gemel.ops.random import required
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, expand_dims, listed, operand, reshape
-from gemel.spec import at_least, normalize_axes, normalize_axis, product
+from gemel.ranges import counted
+from gemel.spec import normalize_axes, normalize_axis, product
 
 
 @function(public="npx")
@@ -117,7 +118,7 @@ def arange_like(
 
     >>> npx.arange_like(np.zeros((2, 3)), axis=1)
     """
-    data, repeat = operand(data), at_least("arange_like", "repeat", repeat, 1)
+    data, repeat = operand(data), counted("arange_like", "repeat", repeat)
     place = None if axis is None else normalize_axis("arange_like", axis, len(data.shape))
     size = product(data.shape) if place is None else data.shape[place]
     number = iota(shape=(size,), axis=0, dtype="int64")

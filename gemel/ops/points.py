@@ -25,6 +25,8 @@ from gemel.spec import Spec, broadcast, extents, product, same_shape
 def _flat(shape: Sequence[int], indices: Sequence[Any]) -> Any:
     """Positions along some axes of these extents as one position over them; if one of them is out
     of range, then so is the result, far."""
+    if len(indices) == 1:
+        return indices[0]
     flat: Any = None
     for each, extent in zip(indices, shape, strict=True):
         index = signed(each)

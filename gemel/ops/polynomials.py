@@ -17,6 +17,7 @@ from gemel.ops.reduction import floating
 from gemel.ops.series import convolve, trim_zeros
 from gemel.ops.shape import concatenate, operand, operands, reshape
 from gemel.ops.solving import matrices
+from gemel.ranges import counted
 from gemel.spec import Spec, promote_specs
 
 
@@ -120,8 +121,7 @@ def polyder(p: Any, m: int = 1) -> Array:
 
     >>> np.polyder([1, 1, 1, 1])
     """
-    if m < 0:
-        raise ArgumentError(f"polyder: m is {m}; it must be at least 0")
+    m = counted("polyder", "m", m, 0)
     p = _coefficients("polyder", p)
     for _ in range(m):
         left = max(p.shape[0] - 1, 0)
@@ -137,8 +137,7 @@ def polyint(p: Any, m: int = 1, k: Any = None) -> Array:
 
     >>> np.polyint([3.0, 2.0, 1.0])
     """
-    if m < 0:
-        raise ArgumentError(f"polyint: m is {m}; it must be at least 0")
+    m = counted("polyint", "m", m, 0)
     p = floating(_coefficients("polyint", p))
     constants = [0] * m if k is None else list(k) if isinstance(k, (list, tuple)) else [k] * m
     if len(constants) != m:

@@ -42,7 +42,7 @@ from gemel.ops.shape import (
     stack,
     transpose,
 )
-from gemel.spec import at_least
+from gemel.ranges import counted
 
 # --- steps ----------------------------------------------------------------------------------
 
@@ -254,7 +254,7 @@ def rnn(
         raise unknown_name("mode of rnn", mode, GATES)
     data, directions = operand(data), 2 if bidirectional else 1
     state = array_of("rnn", "state", state, "layers * directions, batch, state_size", (data,))
-    num_layers = at_least("rnn", "num_layers", num_layers, 1)
+    num_layers = counted("rnn", "num_layers", num_layers)
     size = int(state.shape[-1]) if state_size is None else state_size
     if len(data.shape) != 3 or not data.shape[0] > 0:
         raise ShapeError(

@@ -14,7 +14,8 @@ from gemel.ir.public import Array, function
 from gemel.ops.convolution import per_axis
 from gemel.ops.elementwise import cast, iota, maximum, where
 from gemel.ops.shape import expand_dims, operand, reshape
-from gemel.spec import Spec, at_least, product, whole
+from gemel.ranges import counted
+from gemel.spec import Spec, product, whole
 
 
 @op(fails=True)
@@ -66,7 +67,7 @@ def _check_regions(name: str, x: Spec, rois: Spec) -> None:
 
 def _pair(name: str, value: Any) -> tuple[int, int]:
     first, second = per_axis(name, "pooled_size", value, 2, 1)
-    return at_least(name, "pooled_size", first, 1), at_least(name, "pooled_size", second, 1)
+    return counted(name, "pooled_size", first), counted(name, "pooled_size", second)
 
 
 @function(public="npx")

@@ -12,7 +12,7 @@ from gemel.dtype import bool_, float64, weak
 from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.ir.declare import composite, op
 from gemel.ir.graph import Entry, is_number
-from gemel.ir.keywords import OUT, check_unrecorded, into
+from gemel.ir.keywords import OUT, into, static
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.lists import leaves, packed
@@ -226,10 +226,8 @@ def shares(name: str, q: Any, whole: float) -> tuple[list[float], tuple[int, ...
 
     Raises `ValueError`.
     """
-    check_unrecorded(name, "q", q)
-    found = q.tolist() if hasattr(q, "tolist") else q
-    flat = list(leaves(found))
-    for each in flat:
+    found = static(q, name, "q")
+    for each in leaves(found):
         if not isinstance(each, (int, float)):
             raise TypeError(f"{name}: q {each!r} must be a number")
     parts, shape = packed(found, float64)

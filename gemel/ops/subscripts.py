@@ -83,21 +83,12 @@ def _advanced(x: Any, items: list[Any]) -> Any:
     arrays = [item for item in items if is_array(item)]
     # As in NumPy: unless the arrays are adjacent, their axes come first in the result.
     lead = axes[0] if adjacent(items) else 0
-    if len(arrays) == 1:
-        return _one(x, arrays[0], axes[0], lead)
-    return _several(x, arrays, axes, lead, [axis for item, axis in named if is_array(item)])
+    return _selected(x, arrays, axes, lead, [axis for item, axis in named if is_array(item)])
 
 
-def _one(x: Any, indices: Any, axis: int, lead: int) -> Any:
-    """One integer array along an axis; its axes are in the result from axis `lead` on."""
-    if axis != lead:
-        others = [other for other in range(len(x.shape)) if other != axis]
-        x = transpose(x, axes=(*others[:lead], axis, *others[lead:]))
-    return gather(x, indices, axis=lead)
-
-
-def _several(x: Any, arrays: list[Any], axes: list[int], lead: int, named: list[int]) -> Any:
-    """Several integer arrays, each along an axis; errors call these axes by the numbers `named`."""
+def _selected(x: Any, arrays: list[Any], axes: list[int], lead: int, named: list[int]) -> Any:
+    """The elements at integer arrays, each along an axis, whose common axes are in the result from
+    axis `lead` on; errors call the arrays' axes by the numbers `named`."""
     given = [Spec(array.shape, array.dtype) for array in arrays]
     try:
         broadcast("x[positions]", *given)
@@ -106,7 +97,10 @@ def _several(x: Any, arrays: list[Any], axes: list[int], lead: int, named: list[
     for indices in given:
         integer_indices("take", indices)
     others = [axis for axis in range(len(x.shape)) if axis not in axes]
-    x = transpose(x, axes=(*others[:lead], *axes, *others[lead:]))
+    if axes[0] != lead or len(axes) > 1:
+        x = transpose(x, axes=(*others[:lead], *axes, *others[lead:]))
+    if named == [lead]:
+        return gather(x, arrays[0], axis=lead)
     return points(x, *arrays, axis=lead, named=tuple(named), caller="take")
 
 
