@@ -207,6 +207,7 @@ CALLS: dict[str, Call] = {
             n.pad(n.array(M), ((1, 9), (2, 0)), mode=mode, reflect_type="odd"),
             n.pad(n.array([5, 9, 4], "uint8"), 7, mode=mode, reflect_type="odd"),
             n.pad(n.array([5]), 3, mode=mode, reflect_type="odd"),
+            n.pad(n.array([1, 3, NAN]), (2, 1), mode=mode, reflect_type="odd"),
         ]
         for mode in ("reflect", "symmetric")
     },

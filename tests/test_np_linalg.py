@@ -72,6 +72,8 @@ def test_einsum_by_numbers_and_of_integers() -> None:
     alike(lambda np, a: np.einsum(a, [0, 0]), (SQUARE,), exact=False)
     whole = numpy.arange(12).reshape(3, 4)
     alike(lambda np, a: np.einsum("ij,kj->ik", a, a), (whole,))
+    many, bools = numpy.array(2), numpy.ones(3, bool)
+    alike(lambda np, a, b, c: np.einsum("i,i,->", a, b, c), (bools, bools, many))
     small = whole.astype("int8")
     alike(lambda np, a: np.einsum("ij,ij->j", a, a), (small,))
     with pytest.raises(DTypeError):

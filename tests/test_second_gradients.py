@@ -41,6 +41,32 @@ SMOOTH: dict[str, Function] = {
 }
 
 
+def test_second_gradients_at_zeros() -> None:
+    x = array([0.0, 2.0, 3.0])
+    x.attach_grad()
+    with autograd.record():
+        slope = autograd.grad(np.prod(x), x, create_graph=True)
+    slope.backward()
+    assert x.grad.tolist() == [5.0, 3.0, 2.0]  # the sums of rows of [[0, 3, 2], [3, 0, 0], ...]
+    x = array([0.0, 1e-9, 0.25])
+    x.attach_grad()
+    with autograd.record():
+        slope = autograd.grad(np.sinc(x), x, create_graph=True)
+    slope.backward()
+    wanted = [-(numpy.pi**2) / 3] * 2 + [-2.70306075]
+    numpy.testing.assert_allclose(x.grad.asnumpy(), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_slope_of_sinc_near_zero(dtype: str) -> None:
+    x = np.array([1e-9, 1e-5, 1e-4], dtype=dtype)
+    x.attach_grad()
+    with autograd.record():
+        y = np.sinc(x)
+    y.backward()
+    numpy.testing.assert_allclose(x.grad.asnumpy(), -x.asnumpy() * numpy.pi**2 / 3, rtol=1e-6)
+
+
 def directional(function: Function, x: Any, order: int) -> Any:
     """The gradient of a weighted sum of a gradient, repeated up to this order."""
     weights = array([0.5, -1.0, 2.0])

@@ -12,7 +12,7 @@ from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
 from gemel.lists import leaves
-from gemel.ops.elementwise import cast, floor, full, iota, limit, rint, where
+from gemel.ops.elementwise import cast, floor, full, iota, limit, rint, sign, where
 from gemel.ops.indexing import assign, gather, place
 from gemel.ops.reduction import max, mean, min
 from gemel.ops.shape import broadcast_to, concatenate, listed, operand, reshape
@@ -41,8 +41,11 @@ def _turned(x: Any, axis: int, at: Any, twice: int) -> Any:
     lead = (slice(None),) * axis
     first, last = (x[lead + (end,)] for end in (slice(0, 1), slice(-1, None)))
     turns, back = (reshape(each, shape=shape) for each in (turns, back))
-    found = where(back, last * 2 - values, values)
-    return found + cast(where(back, turns - 1, turns), dtype=x.dtype) * (last - first)
+    found = where(back, where(turns < 0, first, last) * 2 - values, values)
+    # Of pairs of turns, each of which adds the distance between the ends.
+    pairs = turns - where(back, sign(turns), 0)
+    added = found + cast(pairs, dtype=x.dtype) * (last - first)
+    return where(pairs == 0, found, added)  # 0 times what is not finite is NaN
 
 
 #: Which element of an axis of n stands at a position outside of it, counted from its start.

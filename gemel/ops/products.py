@@ -279,7 +279,9 @@ def einsum(*operands: Any, equation: str, path: Any = ()) -> Any:
                     f"einsum: {equation!r}: axis {label!r} has {known} and {extent}; they must be "
                     "equal, or one of them 1"
                 )
-    terms = [_without_repetition(name, x) for name, x in zip(labels, operands, strict=True)]
+    # Two of several operands may have a narrower dtype than all of them.
+    wide = (x if x.dtype is dtype else cast(x, dtype=dtype) for x in operands)
+    terms = [_without_repetition(name, x) for name, x in zip(labels, wide, strict=True)]
     steps = list(path)
     while len(terms) > 1:
         first, second = sorted(steps.pop(0) if steps else (0, 1))

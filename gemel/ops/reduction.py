@@ -18,6 +18,7 @@ from gemel.ops.elementwise import (
     add,
     cast,
     divide,
+    iota,
     maximum,
     multiply,
     sqrt,
@@ -26,7 +27,7 @@ from gemel.ops.elementwise import (
     where,
 )
 from gemel.ops.logic import equal
-from gemel.ops.shape import broadcast_to, operand, reshape
+from gemel.ops.shape import broadcast_to, concatenate, operand, reshape, transpose
 from gemel.spec import (
     Spec,
     broadcast,
@@ -109,12 +110,23 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
 
 @prod.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    # y / x, but where there is a zero, the product of the others is computed without it.
-    zero = x == 0
-    others = prod(where(zero, 1, x), axis=axis, keepdims=True)
-    zeros = sum(cast(zero, dtype=x.dtype), axis=axis, keepdims=True)
-    alone = where(zeros == 0, others / where(zero, 1, x), where((zeros == 1) & zero, others, 0))
-    return (spread(g, x, axis) * alone,)
+    # The product of those before an element and of those after it, instead of y / x, also has
+    # gradients where elements are 0.
+    axes = normalize_axes("prod", axis, x.ndim)
+    order = (*(i for i in range(x.ndim) if i not in axes), *axes)
+    turned = transpose(x, axes=order)
+    lead = x.ndim - len(axes)
+    rows = reshape(turned, shape=(*turned.shape[:lead], product(turned.shape[lead:])))
+    others = _before(rows) * _before(rows[..., ::-1])[..., ::-1]
+    back = tuple(order.index(i) for i in range(x.ndim))
+    return (spread(g, x, axis) * transpose(reshape(others, shape=turned.shape), axes=back),)
+
+
+def _before(rows: Any) -> Any:
+    """For each element of a row, the product of those before it."""
+    first = equal(iota(shape=rows.shape[-1:], axis=0, dtype="int64"), 0)
+    shifted = concatenate(rows[..., -1:], rows[..., :-1], axis=-1)
+    return call("cumprod", where(first, 1, shifted), axis=rows.ndim - 1)
 
 
 @reduction(

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from math import factorial
 from typing import Any
 
 from gemel.ir.declare import elementwise
-from gemel.ops.elementwise import cos, divide, sqrt, subtract, where
+from gemel.ops.elementwise import absolute, cos, divide, sqrt, square, subtract, where
 
 _HALF_PI = 1.5707963267948966
 _PI = 3.141592653589793
@@ -161,10 +162,17 @@ def sinc(xp: Any, x: Any) -> Any:
     return xp.where(x == 0, 1, xp.sin(scaled) / scaled)
 
 
+#: The slope of `sinc` divided by x, as a power series in (pi x)**2, the last term first; up to 1
+#: it is exact in float64.
+_SLOPES = tuple(_PI**2 * (-1) ** k * 2 * k / factorial(2 * k + 1) for k in range(11, 0, -1))
+
+
 @sinc.holomorphic
 def _(g: Any, y: Any, x: Any) -> Any:
-    slope = divide(subtract(cos(x * _PI), y), where(x == 0, 1, x))
-    return (g * where(x == 0, 0, slope),)
+    near = absolute(x) < 1 / _PI
+    small = square(where(near, x, 0) * _PI)
+    slope = divide(subtract(cos(x * _PI), y), where(near, 1, x))
+    return (g * where(near, polynomial(small, _SLOPES) * x, slope),)
 
 
 # --- hyperbolic -----------------------------------------------------------------------------
