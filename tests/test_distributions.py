@@ -162,6 +162,22 @@ def test_shapes() -> None:
         np.random.uniform(size=3, out=out)
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [
+        (2**63, 2**64, "uint64"),
+        (2**64 - 3, 2**64, "uint64"),
+        (2**63 - 2, 2**63 + 2, "uint64"),
+        (-(2**63), 2 - 2**63, "int64"),
+    ],
+)
+def test_bounds_of_64_bits(low: int, high: int, dtype: str) -> None:
+    assert all(low <= n < high for n in np.random.randint(low, high, 20, dtype=dtype).tolist())
+    if high < 2**64:
+        ends = (np.array(end, dtype=dtype) for end in (low, high))
+        assert all(low <= n < high for n in np.random.randint(*ends, 20, dtype=dtype).tolist())
+
+
 def test_out_may_have_any_dtype_that_holds_the_numbers() -> None:
     for out in (np.zeros(50), np.zeros(50, dtype="int8"), np.zeros(50, dtype="complex64")):
         assert np.random.randint(2, 5, out=out) is out

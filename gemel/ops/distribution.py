@@ -286,17 +286,22 @@ def _whole_numbers(
     with beside(device or ctx, (low, high, out)):
         if isinstance(low, WHOLE) and isinstance(high, WHOLE):
             check_bounds("randint", low, high, chosen)
+            low, high = _in_64_bits(low), _in_64_bits(high)
         else:
             low, high = operand(low), operand(high)
             if low.dtype.kind not in "iu" or high.dtype.kind not in "iu":
                 raise DTypeError(f"randint: bounds {low.dtype} and {high.dtype} must be integers")
-            high = required(
-                cast(high + 0 * low, dtype=int64),
-                cast(low, dtype=int64) < cast(high, dtype=int64),
-                message="randint: low must be below high",
-            )
+            below = low < high
+            low, high = cast(low, dtype=int64), cast(high, dtype=int64)
+            high = required(high + 0 * low, below, message="randint: low must be below high")
         shape = shape_of("randint", size, (low, high))
         return delivered("randint", drawn(randint, low, high, shape=shape, dtype=chosen), out)
+
+
+def _in_64_bits(bound: int) -> int:
+    """The int64 with the lowest 64 bits of a bound, which may be up to 2**64: only the distance of
+    the bounds counts."""
+    return (bound + 2**63) % 2**64 - 2**63 if type(bound) is int else bound
 
 
 def check_bounds(name: str, low: int, high: int, dtype: DType) -> None:
