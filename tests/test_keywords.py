@@ -323,3 +323,12 @@ def test_the_order_of_a_sum_of_products() -> None:
     assert found.asnumpy().tolist() == np.einsum("ij,jk,kl->il", a, b, c).asnumpy().tolist()
     with pytest.raises(ShapeError):
         np.einsum_path("ij,jk->ik", a)
+
+
+@pytest.mark.parametrize("run", [lambda f: f, gemel.compile], ids=["called", "compiled"])
+def test_negative_powers_that_where_leaves_out_are_no_errors(run: Any) -> None:
+    base, exponent = np.array([2, 3]), np.array([-1, 2])
+    power = run(lambda a, b, mask: np.power(a, b, where=mask))
+    assert power(base, exponent, np.array([False, True])).tolist() == [0, 9]
+    with pytest.raises(ValueError, match="negative integer powers"):
+        power(base, exponent, np.array([True, True])).tolist()

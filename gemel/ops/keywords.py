@@ -19,6 +19,7 @@ from gemel.ir.interpret import spec_of
 from gemel.ir.keywords import ORDERS, fits, into
 from gemel.ir.methods import named
 from gemel.ir.op import Op
+from gemel.ir.op_kinds import Elementwise
 from gemel.ops.elementwise import cast, full, maximum, minimum, where
 from gemel.ops.shape import broadcast_to, operand
 from gemel.spec import normalize_axes
@@ -62,7 +63,7 @@ def _universal(
         if _straight(op, inputs, parameters, targets, casting):
             return op.into(targets[0], *inputs, **parameters)
         return into(op.name, out, op(*inputs, **parameters), casting)
-    found = op(*inputs, **parameters)
+    found = op(*_harmless(op, where, inputs), **parameters)
     many = isinstance(found, tuple)
     values = found if many else (found,)
     if not any(target is not None for target in targets):
@@ -71,6 +72,16 @@ def _universal(
         _chosen(op.name, where, *pair, casting) for pair in zip(values, targets, strict=True)
     )
     return into(op.name, out, chosen if many else chosen[0], casting)
+
+
+def _harmless(op: Op, mask: Any, inputs: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The inputs, without what the operation refuses where the mask leaves elements out."""
+    arrays = tuple(above.as_array(value, inputs) for value in inputs)
+    place = op.checked([spec_of(x) for x in arrays]) if isinstance(op, Elementwise) else None
+    if place is None or isinstance(arrays[place], NUMBER):
+        return arrays
+    kept = where(_mask(op.name, mask), arrays[place], 0)
+    return (*arrays[:place], kept, *arrays[place + 1 :])
 
 
 def _straight(
