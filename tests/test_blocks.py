@@ -602,6 +602,26 @@ def test_a_lambda_needs_a_function() -> None:
             kind(3)
 
 
+@pytest.mark.parametrize("kind", [nn.Sequential, nn.HybridSequential])
+def test_a_block_cannot_contain_itself(kind) -> None:
+    outer, middle, inner = kind(), kind(), kind()
+    outer.add(middle)
+    middle.add(inner)
+    with pytest.raises(BlockError, match=r"sequential\d+ cannot contain itself"):
+        outer.add(outer)
+    with pytest.raises(BlockError, match=rf"cannot contain {outer.name}, which contains it"):
+        inner.add(outer)
+    with pytest.raises(BlockError, match=rf"cannot contain {outer.name}, which contains it"):
+        inner.again = outer
+    assert not hasattr(inner, "again") and list(inner) == []
+    # Blocks that were removed or replaced are no longer inside.
+    outer.register_child(nn.Dense(2), "0")
+    del middle._children["0"]
+    middle.add(outer)
+    inner.add(middle)
+    assert [len(block) for block in (inner, middle, outer)] == [1, 1, 1]
+
+
 def test_a_plain_block_among_hybrid_ones() -> None:
     with pytest.raises(
         BlockError, match=r"HybridConcatenate can only contain HybridBlocks.*Lambda"

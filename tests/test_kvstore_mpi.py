@@ -288,6 +288,14 @@ def test_a_launcher_that_is_told_to_end_ends_its_workers(number, tmp_path):
         time.sleep(0.05)
 
 
+def test_the_first_worker_reads_standard_input_to_its_end(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import sys\nprint(repr(sys.stdin.read()))\n")
+    command = [sys.executable, "-m", "gemel", "launch", "-n", "2", str(program)]
+    job = subprocess.run(command, input="a\nb", capture_output=True, text=True, timeout=60)
+    assert job.returncode == 0 and sorted(job.stdout.split()) == ["''", r"'a\nb'"]
+
+
 def test_a_fork_of_a_worker_is_not_a_worker(tmp_path):
     assert found(tmp_path, 2, "wrong", how="fork") == ["done"] * 2
 

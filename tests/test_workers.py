@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import queue
 import re
+import subprocess
 import sys
 import threading
 import time
@@ -425,6 +426,35 @@ def test_the_end_of_a_job_is_reported(starter, tmp_path, capsys):
     starter("HYDRA", status=3)
     assert main(["launch", "-n", "2", str(tmp_path / "train.py")]) == 3
     assert "the job of 2 workers ended with status 3" in capsys.readouterr().err
+
+
+def test_the_first_worker_reads_standard_input_to_its_end(tmp_path):
+    """The starter is like Open MPI's: its workers' input never ends."""
+    (tmp_path / "train.py").write_text(
+        "import os, sys\nif os.environ['OMPI_COMM_WORLD_RANK'] == '0': print(sys.stdin.read())\n"
+    )
+    (tmp_path / "mpiexec").write_text(
+        f"""#!/bin/sh
+[ "$1" = --version ] && {{ echo "mpiexec (Open MPI) 5.0.11"; exit 0; }}
+while [ "$1" != /bin/sh ]; do shift; done
+mkfifo {tmp_path}/endless
+exec 3<>{tmp_path}/endless
+for rank in 1 0; do OMPI_COMM_WORLD_RANK=$rank "$@" <&3 || exit 5; done
+"""
+    )
+    (tmp_path / "mpiexec").chmod(0o755)
+    program = (
+        "import sys\nfrom gemel.__main__ import main\n"
+        "from gemel.command import launching\n"
+        f"launching._starter = lambda: {str(tmp_path / 'mpiexec')!r}\n"
+        f"sys.exit(main(['launch', '-n', '2', {str(tmp_path / 'train.py')!r}]))"
+    )
+    for given in ("a line\n" * 20_000, ""):
+        (tmp_path / "endless").unlink(missing_ok=True)
+        job = subprocess.run(
+            [sys.executable, "-c", program], input=given, capture_output=True, text=True, timeout=60
+        )
+        assert (job.returncode, job.stdout) == (0, f"{given}\n"), job.stderr
 
 
 @pytest.mark.parametrize(

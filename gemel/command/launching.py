@@ -7,10 +7,12 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+from threading import Thread
 
 from gemel.errors import MissingFileError, WorkersError
 
@@ -18,6 +20,8 @@ from gemel.errors import MissingFileError, WorkersError
 STARTERS = ("mpiexec", "mpirun")
 #: Beginnings of the names of the environment variables that workers elsewhere receive.
 PASSED = ("GEMEL_", "MXNET_", "PYTHON", "OMP_")
+#: A shell program that runs a command; worker 0 of Open MPI reads a named pipe.
+READING = '[ "$OMPI_COMM_WORLD_RANK" = 0 ] && exec "$@" <"$0"; exec "$@"'
 
 
 def launch(
@@ -26,8 +30,8 @@ def launch(
     """Run `script` in `workers` processes of one MPI job on these hosts; returns the exit status.
 
     The hosts take turns; without any, all run on this machine. `timeout` is how many seconds the
-    workers wait for each other (``GEMEL_WORKERS_TIMEOUT``). Raises `WorkersError` if there is no
-    MPI, and `MissingFileError`.
+    workers wait for each other (``GEMEL_WORKERS_TIMEOUT``). Worker 0 gets the standard input.
+    Raises `WorkersError` if there is no MPI, and `MissingFileError`.
     """
     if workers < 1:
         raise WorkersError(f"launch: {workers} workers; give -n 1 or more")
@@ -39,9 +43,17 @@ def launch(
     places = [hosts[rank % len(hosts)] for rank in range(workers)] if hosts else []
     here = workers if not hosts else max(map(places.count, places))
     environment = _environment(here, timeout)
-    options = _options(starter, workers, places, environment)
-    command = [starter, *options, sys.executable, script, *arguments]
-    with subprocess.Popen(command, env=environment) as job, _passing_on(job):
+    open_mpi = _is_open_mpi(starter)
+    options = _options(open_mpi, workers, places, environment)
+    program = [sys.executable, script, *arguments]
+    source = None
+    with ExitStack() as opened:
+        if open_mpi and not hosts and not os.isatty(0):
+            pipe = opened.enter_context(_input())
+            program, source = ["/bin/sh", "-c", READING, str(pipe), *program], subprocess.DEVNULL
+        command = [starter, *options, *program]
+        job = opened.enter_context(subprocess.Popen(command, env=environment, stdin=source))
+        opened.enter_context(_passing_on(job))
         while True:
             try:
                 status = job.wait()
@@ -67,6 +79,27 @@ def _passing_on(job: subprocess.Popen[bytes]) -> Iterator[None]:
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
+
+
+@contextmanager
+def _input() -> Iterator[Path]:
+    """A named pipe with this process's standard input. Open MPI 5 passes that on as well, but not
+    its end, so a worker that reads all of it would wait forever."""
+
+    def fill() -> None:
+        with suppress(OSError), open(pipe, "wb") as target:
+            while content := os.read(0, 65536):
+                target.write(content)
+                target.flush()
+
+    with tempfile.TemporaryDirectory(prefix="gemel-launch-") as folder:
+        pipe = Path(folder) / "input"
+        os.mkfifo(pipe)
+        Thread(target=fill, daemon=True).start()
+        try:
+            yield pipe
+        finally:  # if no worker has opened the pipe, the thread still waits for a reader
+            os.close(os.open(pipe, os.O_RDONLY | os.O_NONBLOCK))
 
 
 def _starter() -> str:
@@ -97,13 +130,18 @@ def _environment(workers: int, timeout: float | None) -> dict[str, str]:
     return found
 
 
+def _is_open_mpi(starter: str) -> bool:
+    """Whether a starter is Open MPI's; otherwise it is one of the MPICH family."""
+    said = subprocess.run([starter, "--version"], capture_output=True, text=True).stdout
+    return "Open MPI" in said or "OpenRTE" in said
+
+
 def _options(
-    starter: str, workers: int, places: Sequence[str], environment: Mapping[str, str]
+    open_mpi: bool, workers: int, places: Sequence[str], environment: Mapping[str, str]
 ) -> list[str]:
     """The options of the starter, which differ between Open MPI and the MPICH family."""
-    said = subprocess.run([starter, "--version"], capture_output=True, text=True).stdout
     options = ["-n", str(workers)]
-    if "Open MPI" not in said and "OpenRTE" not in said:
+    if not open_mpi:
         return [*options, "-hosts", ",".join(places)] if places else options
     # Allow more workers than cores, and tie none to a core: each has several threads.
     options += ["--oversubscribe", "--bind-to", "none"]

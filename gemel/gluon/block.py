@@ -22,7 +22,7 @@ from gemel.gluon.inputs import with_array
 from gemel.gluon.naming import NameScope, current_scope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.shapes import fitting_shapes, run_with_symbols
-from gemel.gluon.structure import Children, Internals
+from gemel.gluon.structure import Children, Internals, is_inside
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
 from gemel.ndarray import ndarray
@@ -122,12 +122,18 @@ class Block(Files):
     def register_child(self, block: Block, name: str | None = None) -> None:
         """Make `block` a part of this block, as assigning it to an attribute does.
 
-        Raises `BlockError` for anything but a `Block`.
+        Raises `BlockError` for anything but a `Block`, and for a block that contains this one.
         """
         if not isinstance(block, Block):
             raise BlockError(
                 f"{type(self).__name__}: {block!r} is not a Block, but the children of a block "
                 "must be; wrap a function in nn.Lambda or nn.HybridLambda"
+            )
+        if is_inside(self, block):
+            found = "itself" if block is self else f"{block.name}, which contains it"
+            raise BlockError(
+                f"{type(self).__name__} {self.name} cannot contain {found}; to use parameters "
+                "twice, create another block with params=block.collect_params()"
             )
         self._children[str(len(self._children)) if name is None else name] = block
 

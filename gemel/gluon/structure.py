@@ -85,7 +85,10 @@ class Children(dict[str, "Block"]):
         self._block: Any = ref(block)
 
     def __setitem__(self, name: str, child: Block) -> None:
+        before = self.get(name)
         super().__setitem__(name, child)
+        if before is not None:
+            self._leave(before)
         parents = child._own.parents
         if self._block not in parents:
             child._own.parents = (*(p for p in parents if p() is not None), self._block)
@@ -95,5 +98,20 @@ class Children(dict[str, "Block"]):
         return dict, (dict(self),)  # a copy belongs to no block
 
     def __delitem__(self, name: str) -> None:
+        child = self[name]
         super().__delitem__(name)
+        self._leave(child)
         self._block()._changed()
+
+    def _leave(self, child: Block) -> None:
+        """The block is no longer a parent of a child that it has under no name."""
+        if not any(other is child for other in self.values()):
+            child._own.parents = tuple(p for p in child._own.parents if p is not self._block)
+
+
+def is_inside(block: Block, other: Block) -> bool:
+    """Whether a block is `other`, or one of the blocks inside it at any depth."""
+    parents = (parent() for parent in block._own.parents)
+    return block is other or any(
+        is_inside(parent, other) for parent in parents if parent is not None
+    )
