@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from gemel import device, kvstore, np
-from gemel.errors import DeviceError, UnknownNameError
+from gemel.errors import ArgumentError, DeviceError, UnknownNameError
 from gemel.links import Link, Node, Topology
 
 
@@ -48,3 +48,17 @@ def test_explain_without_simulated_gpus() -> None:
         kvstore.create("device").explain()
     with pytest.raises(UnknownNameError, match="dgx2"):
         kvstore.create("device").explain("dgx")
+
+
+@pytest.mark.parametrize(
+    ("topology", "sizes", "words"),
+    [
+        ("p3", 5, "int 5, given as sizes, is not a list"),
+        ("p3", ["4096"], r"list \['4096'\], given as sizes"),
+        ("p3", "4096", "str '4096', given as sizes"),
+        (5, [4096], "int 5 is not a topology; give a gemel.topology.Topology or the name"),
+    ],
+)
+def test_explain_of_something_else(topology: object, sizes: object, words: str) -> None:
+    with pytest.raises(ArgumentError, match=words):
+        kvstore.create("device").explain(topology, sizes)

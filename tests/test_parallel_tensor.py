@@ -12,6 +12,7 @@ import pytest
 from gemel import autograd, cpu, device, gluon, gpu, init, np, npx, profiler
 from gemel.errors import DeviceError, GemelError, ParameterFileError, ShapeError
 from gemel.gluon import nn, parallel
+from gemel.gluon.fitting import FitError
 
 LOSS = gluon.loss.SoftmaxCrossEntropyLoss()
 TWO = [cpu(0), cpu(1)]
@@ -91,6 +92,24 @@ def test_layers_on_one_device_are_dense_layers():
                 one.hybridize(hybrid)
                 one(x)
             assert layer(x).tolist() == known(x).tolist()
+
+
+def test_layers_in_parts_need_the_same_examples_on_all_devices():
+    """By data, each device would multiply its part of a layer with other examples."""
+    net = nn.HybridSequential()
+    net.add(parallel.ColumnDense(4, in_units=3), parallel.RowDense(2, in_units=4))
+    net.initialize()
+    with pytest.raises(parallel.SplitError, match=r"DataParallel: parameter \w+weight would be"):
+        parallel.DataParallel(net, TWO)
+    x, y = np.ones((4, 3)), np.ones((4, 2))
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+    one = parallel.DataParallel(net, [cpu(0)])
+    one.step(trainer, x, y, gluon.loss.L2Loss())
+    parallel.TensorParallel(net, TWO).step(trainer, x, y, gluon.loss.L2Loss())
+    with pytest.raises(FitError, match=r"weight is split over cpu\(0\), cpu\(1\)"):
+        gluon.fit(net, [(x, y)], gluon.loss.L2Loss(), trainer, epochs=1, progress=False)
+    with pytest.raises(FitError, match="TensorParallel"):
+        gluon.evaluate(net, [(x, y)], gluon.loss.L2Loss())
 
 
 def test_units_that_do_not_divide():

@@ -371,8 +371,17 @@ def values_of(metrics: Iterable[Any]) -> dict[str, float]:
 
 
 def devices_of(net: Block) -> list[Any]:
-    """The devices of a network."""
-    return net.collect_params().list_ctx()
+    """The devices of a network. Raises `FitError` if they have parts of its layers, and so need the
+    same examples."""
+    parameters = net.collect_params()
+    devices = parameters.list_ctx()
+    cut = [p.name for p in parameters.values() if p.cut_axis is not None]
+    if cut and len(devices) > 1:
+        raise FitError(
+            f"fit: parameter {cut[0]} is split over {', '.join(map(str, devices))}, but each of "
+            "these would get other examples; train with TensorParallel.step in a loop"
+        )
+    return devices
 
 
 def split_batch(batch: Any, devices: list[Any], axis: int) -> tuple[list[Any], list[Any]]:

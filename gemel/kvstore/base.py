@@ -156,13 +156,19 @@ class KVStore(ABC):
         A table of the schedule that is predicted to be the fastest for each size and why, drawings
         of the rings and trees among them, and which of the keys should travel together. `topology`
         is a `gemel.topology.Topology` or a name of one, such as ``"p3"``; by default the simulated
-        GPUs of this machine. Raises `DeviceError` where there are none.
+        GPUs of this machine. Raises `DeviceError` where there are none, and `ArgumentError` for
+        something else than a topology or numbers.
         """
         from gemel import topology as planning  # it needs NumPy
 
         links = topology_of(topology) if topology is None or isinstance(topology, str) else topology
+        if not isinstance(links, planning.Topology):
+            raise ArgumentError(
+                f"explain: {_described(topology)} is not a topology; give a "
+                'gemel.topology.Topology or the name of one, such as "p3"'
+            )
         planner = planning.Planner(links)
-        given = list(sizes) or self._sizes()
+        given = byte_counts(sizes) or self._sizes()
         if not given:
             return planner.explain()
         shown = sorted({float(size) for size in given})
@@ -265,6 +271,18 @@ def encoded(text: Any) -> bytes:
     )
 
 
+def byte_counts(sizes: Any) -> list[Any]:
+    """Numbers of bytes as a list. Raises `ArgumentError` for anything but a list of numbers."""
+    with suppress(TypeError):
+        found = list(sizes)
+        if all(isinstance(size, Real) or getattr(size, "ndim", None) == 0 for size in found):
+            return found
+    raise ArgumentError(
+        f"explain: {_described(sizes)}, given as sizes, is not a list of numbers of bytes, such as "
+        "[4096, 65536]"
+    )
+
+
 def alike_key(key: Any, known: Iterable[Any]) -> str:
     """For an error about an unknown key: that there is one with the same text, but another type."""
     for other in known:
@@ -284,4 +302,4 @@ def _described(value: Any) -> str:
         return f"{name} with more digits than Python prints"
 
 
-__all__ = ["KVStore", "alike_key", "encoded", "pairs", "plain_key"]
+__all__ = ["KVStore", "alike_key", "byte_counts", "encoded", "pairs", "plain_key"]

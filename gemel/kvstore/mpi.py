@@ -18,7 +18,7 @@ from gemel import __version__, autograd, config, np
 from gemel.device import CPUS, Device
 from gemel.errors import WorkersError
 from gemel.kvstore import compression
-from gemel.kvstore.base import encoded, pairs
+from gemel.kvstore.base import byte_counts, encoded, pairs
 from gemel.kvstore.local import NARROW, LocalStore, check_alike, widened
 from gemel.kvstore.step_schedules import Piece, StepSchedule, StepSchedules
 from gemel.kvstore.wire import MpiWire
@@ -92,7 +92,8 @@ class MpiStore(LocalStore):
         """
         if topology is not None:
             return super().explain(topology, sizes)
-        return self._world.ways.explain(self._world.ways.rule(self._number), sizes)
+        rule = self._world.ways.rule(self._number)
+        return self._world.ways.explain(rule, byte_counts(sizes))
 
     def barrier(self) -> None:
         """Wait until all workers have called this. Raises `WorkersError` if one does not."""

@@ -5,7 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd
-from gemel.gluon.parallel.split import Split, apart, as_array, as_batch, joined, loss_of, together
+from gemel.gluon.parallel.split import (
+    Split,
+    SplitError,
+    apart,
+    as_array,
+    as_batch,
+    joined,
+    loss_of,
+    together,
+)
 from gemel.gluon.utils import split_and_load
 
 if TYPE_CHECKING:
@@ -21,12 +30,22 @@ class DataParallel(Split):
 
     The parts differ by at most one example; with fewer examples than devices, the last devices get
     none. `BatchNorm` uses the statistics of each device's part, `SyncBatchNorm` those of the whole
-    batch, which therefore needs an example for each device.
+    batch, which therefore needs an example for each device. Raises `SplitError` for a network with
+    layers that are split over the devices themselves: they need the same examples on all devices.
     """
 
     def __init__(self, net: Block, devices: Sequence[Device]) -> None:
         super().__init__(net, devices)
         self._place()
+
+    def _place(self) -> None:
+        cut = [p.name for p in self.collect_params().values() if p.cut_axis is not None]
+        if cut and len(self.devices) > 1:
+            raise SplitError(
+                f"DataParallel: parameter {cut[0]} would be split over the devices, which then "
+                "need the same examples; use TensorParallel, or layers without parts"
+            )
+        super()._place()
 
     def __call__(self, x: Any) -> ndarray:
         """The network's results, computed in parts, on the first device."""
