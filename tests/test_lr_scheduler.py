@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from gemel import autograd, gluon, lr_scheduler, np
+from gemel import autograd, cpu, gluon, lr_scheduler, np
 from gemel.lr_scheduler import CosineScheduler, FactorScheduler, LRScheduler
 
 
@@ -62,6 +62,36 @@ def test_schedulers_of_users(scheduler):
         trainer.step(1)
         assert before - made.data().item() == pytest.approx(0.4 / step**0.5, rel=1e-5)
         assert trainer.learning_rate == pytest.approx(0.4 / step**0.5)
+
+
+@pytest.mark.parametrize(
+    ("homes", "settings"),
+    [
+        ([[cpu(0)], [cpu(0)]], {}),
+        ([[cpu(0), cpu(1)], [cpu(0), cpu(1)]], {}),
+        ([[cpu(0), cpu(1)], [cpu(0), cpu(1)]], {"update_on_kvstore": True}),
+        ([[cpu(0), cpu(1)], [cpu(0), cpu(1)]], {"update_on_kvstore": True, "kvstore": "local"}),
+        ([[cpu(0)], [cpu(1)]], {}),
+        ([[cpu(1)], [cpu(0)]], {}),
+    ],
+)
+@pytest.mark.parametrize("late", [0, 1])
+def test_all_parameters_of_a_step_have_its_rate(homes, settings, late):
+    """Also one that has been updated less often, wherever it is updated."""
+    made = [gluon.Parameter(name, shape=(1,), init="zeros") for name in "ab"]
+    for parameter, devices in zip(made, homes, strict=True):
+        parameter.initialize(device=devices)
+    rates = {"lr_scheduler": lambda step: 10.0 ** (1 - step)}
+    trainer = gluon.Trainer(made, "sgd", rates, **settings)
+    for used in ([made[1 - late]], made):
+        for parameter in used:
+            for device in parameter.homes:
+                with autograd.record():
+                    loss = parameter.data(device).sum() / len(parameter.homes)
+                loss.backward()
+        trainer.step(1, ignore_stale_grad=True)
+    found = [parameter.data(parameter.homes[-1]).item() for parameter in made]
+    assert found[late] == pytest.approx(-0.1) and found[1 - late] == pytest.approx(-1.1)
 
 
 def test_a_base_is_no_schedule():

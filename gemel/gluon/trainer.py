@@ -14,13 +14,13 @@ from gemel import optimizer as optimizers
 from gemel.errors import ArgumentError, DeviceError, GemelError, GradientError
 from gemel.gluon.given import distinct, optimizer_of
 from gemel.gluon.parameter import Parameter
-from gemel.gluon.scaling import Chosen, LossScaler, Part, usable
+from gemel.gluon.scaling import Chosen, LossScaler, usable
 from gemel.gluon.stepping import CompiledStep
 from gemel.gluon.utils import split_data
 from gemel.tape.recording import blocks_of, let_travel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator
+    from collections.abc import Callable, Iterator
 
     from gemel.device import Device
     from gemel.optimizer import Optimizer
@@ -141,11 +141,8 @@ class Trainer:
             return
         if self._on_store:
             self._by_store(chosen)
-            return
-        self._update(
-            (part, devices, (_own if self._alone(devices) else self._totals)(part, devices))
-            for devices, part in self._parts(chosen)
-        )
+        else:
+            self._update(chosen, self._totals)
 
     def compile(self, forward: Callable[..., Any]) -> CompiledStep:
         """Compile a training step: `forward`, its gradients and the update as one program.
@@ -195,10 +192,12 @@ class Trainer:
         self._divide("update", batch_size)
         self._look()
         self._refuse_on_store("update")
-        parts = self._parts(self._chosen(ignore_stale_grad, "update"))
-        self._update((part, devices, _own(part, devices)) for devices, part in parts)
+        self._update(self._chosen(ignore_stale_grad, "update"), _own)
 
-    def _update(self, parts: Iterable[Part]) -> None:
+    def _update(self, chosen: Chosen, gradients: Callable[..., list[list[Any]]]) -> None:
+        if len(self._groups) > 1:  # their counts may differ
+            self._optimizer._begin_step(chosen)
+        parts = ((part, devices, gradients(part, devices)) for devices, part in self._parts(chosen))
         for part in usable(self._amp_loss_scaler, parts, self._params):
             self._apply(*part)
 
@@ -270,7 +269,7 @@ class Trainer:
         """
         cut = [position for position in chosen if self._params[position].cut_axis is not None]
         whole = {position: chosen[position] for position in chosen if position not in cut}
-        if not whole:
+        if not whole or self._alone(devices):
             return _own(chosen, devices)
         values = [list(compress(grads, fresh)) for grads, fresh in whole.values()]
         if isinstance(self._store, stores.KVStore):
@@ -322,6 +321,7 @@ class Trainer:
 
     def _by_store(self, chosen: Chosen) -> None:
         """Let the store update its values, and pull them."""
+        self._optimizer._begin_step(chosen)
         for position in reversed(chosen):
             parameter = self._params[position]
             if self._pulled.get(position) != parameter._arrays[0].version:

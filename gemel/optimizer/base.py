@@ -176,6 +176,13 @@ class Optimizer:
             if count > self.num_update:
                 self.num_update = count
 
+    def _begin_step(self, indices: Iterable[Any]) -> None:
+        """Move the schedule to the next step before these parameters are updated in turn, so that
+        all get the same learning rate, whatever their own counts are."""
+        for counts in self._all_index_update_counts.values():
+            most = max((counts.get(index, self.begin_num_update) for index in indices), default=-1)
+            self.num_update = max(self.num_update, most + 1)
+
     # --- an update as a pure function -------------------------------------------------------
 
     def create_states(self, weight: ndarray) -> list[ndarray]:
