@@ -7,7 +7,8 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import amp, autograd, cpu, device, gluon, gpu, kvstore, np, npx
+from gemel import amp, autograd, cpu, device, gluon, gpu, kvstore, np, npx, optimizer
+from gemel.errors import GemelError
 from gemel.gluon import Parameter
 
 KINDS = ["fp16", "bf16", "2bit"]
@@ -116,3 +117,30 @@ def test_a_step_that_overflows_on_one_device_is_left_out_on_all(kind):
         moved.append(bool((after[0] < before).all()))
     assert scales == [2.0**16, 2.0**15, 2.0**15, 2.0**14, 2.0**14]
     assert moved == [True, False, True, False, True]
+
+
+@pytest.mark.parametrize("name", ["device", "local"])
+@pytest.mark.parametrize("rule", [None, "sgd"])
+@pytest.mark.parametrize(
+    ("keys", "values"),
+    [
+        ([0, "unknown"], [np.ones((2,))] * 2),
+        ([0, 1], [np.ones((2,)), [np.ones((2,)), np.ones((3,))]]),
+        ([0, 1], [np.ones((2,)), 5]),
+        ([0, 1.5], [np.ones((2,))] * 2),
+    ],
+)
+def test_a_call_with_one_wrong_key_changes_none(name, rule, keys, values):
+    store = kvstore.create(name)
+    if rule is not None:
+        store.set_optimizer(optimizer.create(rule))
+    store.init([0, 1, 2], [np.zeros((2,))] * 3)
+    for call in (store.push, store.pushpull):
+        with pytest.raises(GemelError):
+            call(keys, values)
+    targets = [np.full((2,), 7.0), np.full((3,), 7.0)]
+    with pytest.raises(GemelError):
+        store.pull([0, 1], out=targets)
+    assert targets[0].tolist() == [7, 7]
+    store.pull(0, out=targets[0])
+    assert targets[0].tolist() == [0, 0]

@@ -13,7 +13,7 @@ import pytest
 from programs import surroundings
 
 from gemel import autograd, cpu, device, gluon, gpu, init, np, npx, profiler
-from gemel.errors import GradientError, ShapeError, UnknownNameError
+from gemel.errors import ArgumentError, GradientError, ShapeError, UnknownNameError
 from gemel.gluon import nn, parallel
 from gemel.gluon.parallel.order import ORDERS, Task, kept, merged
 from gemel.gluon.parallel.stages import balanced, costs
@@ -196,6 +196,30 @@ def test_wrong_pipelines():
         parallel.Pipeline(shared, two, cut=[1])
     with pytest.raises(ValueError, match="Pipeline"):  # SplitError is a ValueError, too
         parallel.Pipeline(dense(2), two, 0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "words"),
+    [
+        ({"cut": ["a"]}, r"cut is \['a'\]; it must be \"parameters\", \"flops\", or a list"),
+        ({"cut": [1.5]}, r"cut is \[1.5\]"),
+        ({"cut": 1}, "cut is 1"),
+        ({"cut": None}, "cut is None"),
+        ({"order": ["1f1b"]}, "unknown order of a pipeline"),
+        ({"micro_batches": 2.5}, "2.5 micro-batches; give at least 1"),
+    ],
+)
+def test_settings_that_are_not_those_of_a_pipeline(settings, words):
+    with pytest.raises((parallel.SplitError, UnknownNameError), match=words):
+        parallel.Pipeline(dense(2), [gpu(0), gpu(1)], **settings)
+
+
+def test_whole_numbers_of_all_kinds():
+    parts = parallel.Pipeline(dense(2), [gpu(0), gpu(1)], numpy.int64(2), cut=(numpy.int32(1),))
+    assert len(parts.stages) == 2 and parts.in_flight() == [2, 1]
+    for number in (-3, 0, "a"):
+        with pytest.raises(ArgumentError, match="micro_batches must be a whole number"):
+            parts.in_flight(number)
 
 
 # ---- gradients

@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from gemel import autograd, cpu, device, gluon, gpu, init, np, npx, profiler
-from gemel.errors import DeviceError, GemelError, ParameterFileError, ShapeError
+from gemel.errors import AxisError, DeviceError, GemelError, ParameterFileError, ShapeError
 from gemel.gluon import nn, parallel
 from gemel.gluon.fitting import FitError
 
@@ -124,11 +124,20 @@ def test_units_that_do_not_divide():
         parts(np.ones((2, 5)))
     with pytest.raises(parallel.SplitError, match="10 units do not divide into 4 heads"):
         parallel.SelfAttention(10, 4)
+    with pytest.raises(parallel.SplitError, match="10 units do not divide into '2' heads"):
+        parallel.SelfAttention(10, "2")
+    for axis in (2, -3, "a"):
+        with pytest.raises(AxisError, match=rf"w: there is no axis {axis!r} of \(2, 2\)"):
+            parallel.CutParameter(axis, "w", shape=(2, 2)).initialize(device=TWO)
     heads = parallel.SelfAttention(12, 3)  # 6 columns a device, but 1.5 heads
     parts = parallel.TensorParallel(heads, TWO)
     parts.initialize()
     with pytest.raises(parallel.SplitError, match="3 heads do not divide among 2 devices"):
         parts(np.ones((2, 5, 12)))
+    one = parallel.SelfAttention(4, 2)
+    one.initialize()
+    with pytest.raises(ShapeError, match=r"\[2, 3, 5, 4\] has 4 axes; give \(batch, time, width\)"):
+        one(np.ones((2, 3, 5, 4)))
 
 
 class Encoder(nn.HybridBlock):

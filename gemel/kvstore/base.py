@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from numbers import Real
 from operator import index
@@ -205,7 +205,7 @@ class KVStore(ABC):
         """Read what `save_optimizer_states` wrote."""
 
 
-def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
+def pairs(key: Any, value: Any) -> list[tuple[Any, list[Any]]]:
     """Return each key with the list of its arrays.
 
     Raises `ArgumentError` for something that is not a key or not an array, and `ShapeError` for a
@@ -220,8 +220,9 @@ def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
     keys, values = (list(key), list(value)) if several else ([key], [value])
     if len(keys) != len(values):
         raise ShapeError(f"kvstore: {len(keys)} keys were given, but values for {len(values)}")
-    for one, found in zip(map(plain_key, keys), values, strict=True):
-        arrays = as_list(found)
+    found = []
+    for one, given in zip(map(plain_key, keys), values, strict=True):
+        arrays = as_list(given)
         if not arrays:
             raise ShapeError(f"kvstore: no array was given for key {one!r}")
         for array in arrays:
@@ -230,7 +231,8 @@ def pairs(key: Any, value: Any) -> Iterator[tuple[Any, list[Any]]]:
                     f"kvstore: {_described(array)}, given for key {one!r}, is not a gemel array; "
                     "np.array creates one"
                 )
-        yield one, arrays
+        found.append((one, arrays))
+    return found
 
 
 def plain_key(key: Any) -> int | str:

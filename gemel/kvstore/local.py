@@ -77,12 +77,15 @@ class LocalStore(KVStore):
 
         Of several ready keys, those with a higher `priority` go first.
         """
-        for one, values in pairs(key, value):
-            stored = self._stored(one)
+        given = [(one, values, self._stored(one)) for one, values in pairs(key, value)]
+        for one, values, stored in given:  # before the first of them changes its value
+            check_alike(one, values)
+            if self._updater is None:
+                fits(one, values[0], stored)
+        for one, values, stored in given:
             with npx.priority(priority), autograd.pause():
                 total = self._total(one, values, stored.device, priority)
                 if self._updater is None:
-                    fits(one, total, stored)
                     total.copyto(stored)
                 else:
                     with self._updating:
@@ -91,11 +94,13 @@ class LocalStore(KVStore):
 
     def pull(self, key: Any, out: Any, priority: int = 0, ignore_sparse: bool = True) -> None:
         """Write each key's value into the arrays in `out`."""
-        for one, targets in pairs(key, out):
-            stored = self._stored(one)
-            with npx.priority(priority), autograd.pause():
+        given = [(one, targets, self._stored(one)) for one, targets in pairs(key, out)]
+        for one, targets, stored in given:
+            for target in targets:
+                fits(one, target, stored)
+        with npx.priority(priority), autograd.pause():
+            for _, targets, stored in given:
                 for target in targets:
-                    fits(one, target, stored)
                     stored.copyto(target)
 
     def _sizes(self) -> list[int]:

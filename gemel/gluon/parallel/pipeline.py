@@ -8,6 +8,7 @@ are decided beforehand. The engine keeps the order, and the program does not wai
 
 from __future__ import annotations
 
+from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import autograd
@@ -18,6 +19,7 @@ from gemel.gluon.parallel.split import Split, SplitError, apart, as_array, as_ba
 from gemel.gluon.parallel.stages import balanced, costs, lies_apart, parameters_of, unset_like
 from gemel.gluon.utils import split_data
 from gemel.lists import as_list
+from gemel.ranges import counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -71,24 +73,29 @@ class Pipeline(Split):
                 f"Pipeline: {type(net).__name__} is not a Sequential or HybridSequential; only "
                 "these can be divided into stages"
             )
-        if not isinstance(micro_batches, int) or micro_batches < 1:
+        if not hasattr(micro_batches, "__index__") or micro_batches < 1:
             raise SplitError(f"Pipeline: {micro_batches!r} micro-batches; give at least 1")
-        if order not in ORDERS:
+        if not isinstance(order, str) or order not in ORDERS:
             raise unknown_name("order of a pipeline", order, ORDERS)
         if len(net) < len(self.devices):
             raise SplitError(
                 f"Pipeline: {len(net)} layers cannot form {len(self.devices)} stages; each "
                 "device needs at least one layer"
             )
-        self.micro_batches = micro_batches
+        self.micro_batches = index(micro_batches)
         self.order = order
         self._cut = cut
         self._stages: list[Stage] = []
         if isinstance(cut, str):
             if cut not in ("parameters", "flops"):
                 raise unknown_name("cut of a pipeline", cut, ("parameters", "flops"))
+        elif isinstance(cut, (list, tuple)) and all(hasattr(each, "__index__") for each in cut):
+            self._divide([0, *map(index, cut), len(net)])
         else:
-            self._divide([0, *cut, len(net)])
+            raise SplitError(
+                f'Pipeline: cut is {cut!r}; it must be "parameters", "flops", or a list with the '
+                "position of the first layer of each stage but the first"
+            )
 
     @property
     def stages(self) -> list[Stage]:
@@ -96,8 +103,11 @@ class Pipeline(Split):
         return list(self._stages)
 
     def in_flight(self, micro_batches: int | None = None) -> list[int]:
-        """The maximum number of micro-batches whose activations each stage keeps."""
-        count, stages = micro_batches or self.micro_batches, len(self.devices)
+        """The maximum number of micro-batches whose activations each stage keeps. Raises
+        `ArgumentError` for a number below 1."""
+        count, stages = self.micro_batches, len(self.devices)
+        if micro_batches is not None:
+            count = counted("in_flight", "micro_batches", micro_batches)
         return [kept(ORDERS[self.order](stage, stages, count)) for stage in range(stages)]
 
     def hybridize(self, active: bool = True) -> None:

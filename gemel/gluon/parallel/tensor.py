@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import _core, autograd, np, npx
 from gemel import init as initializers
-from gemel.errors import ShapeError
+from gemel.errors import AxisError, ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn import Dense
@@ -45,7 +45,7 @@ class CutParameter(Parameter):
 
     `shape`, initial values, files and the argument of `set_data` are those of the whole parameter;
     `data()` is the part on the current device. Raises `ShapeError` if the axis does not divide
-    evenly.
+    evenly, and `AxisError` if there is no such axis.
     """
 
     def __init__(self, axis: int, name: str = "", **settings: Any) -> None:
@@ -66,14 +66,20 @@ class CutParameter(Parameter):
 
     def _cut(self, whole: ndarray, devices: list[Device]) -> tuple[ndarray, ...]:
         """The part of each device."""
-        size = whole.shape[self.cut_axis or 0]
+        axis: Any = self.cut_axis
+        if not hasattr(axis, "__index__") or not -whole.ndim <= axis < whole.ndim:
+            raise AxisError(
+                f"parameter {self.name}: there is no axis {axis!r} of {tuple(whole.shape)} to "
+                "split it along"
+            )
+        size = whole.shape[axis]
         if size % len(devices):
             raise ShapeError(
                 f"parameter {self.name}: axis {self.cut_axis} of {tuple(whole.shape)} does not "
                 f"divide into {len(devices)} equal parts for {', '.join(map(str, devices))}; "
                 "choose another number of units or of devices"
             )
-        parts = split_data(whole, len(devices), self.cut_axis or 0)
+        parts = split_data(whole, len(devices), axis)
         return tuple([part.copyto(device) for part, device in zip(parts, devices, strict=True)])
 
     def _make(self) -> tuple[ndarray, ...]:
@@ -188,8 +194,9 @@ class SelfAttention(HybridBlock):
         self, units: int, heads: int, causal: bool = False, use_bias: bool = True, **settings: Any
     ) -> None:
         super().__init__(**settings)
-        if heads < 1 or units % heads:
-            raise SplitError(f"SelfAttention: {units} units do not divide into {heads} heads")
+        whole = all(hasattr(number, "__index__") for number in (units, heads))
+        if not whole or heads < 1 or units % heads:
+            raise SplitError(f"SelfAttention: {units!r} units do not divide into {heads!r} heads")
         self._heads, self._size, self._causal = heads, units // heads, causal
         dense: dict[str, Any] = {"flatten": False, "use_bias": use_bias}
         with self.name_scope():
@@ -200,6 +207,10 @@ class SelfAttention(HybridBlock):
 
     def forward(self, x: Tensor) -> Tensor:
         """(batch, time, width) -> (batch, time, units), the same on every device."""
+        if x.ndim != 3:
+            raise ShapeError(
+                f"SelfAttention: {list(x.shape)} has {x.ndim} axes; give (batch, time, width)"
+            )
         count = max(len(self.query.weight.homes), 1)
         if self._heads % count:
             raise SplitError(
