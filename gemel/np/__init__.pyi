@@ -1231,7 +1231,8 @@ def fromfile(
     offset: int = 0,
     device: Any = None,
 ) -> ndarray:
-    """The numbers in a binary file, or in a text file separated by `sep`."""
+    """The numbers in a binary file, or in a text file separated by `sep`. Raises
+    `MissingFileError`."""
 
 def fromfunction(
     function: Callable[..., Any], shape: Any, *, dtype: Any = None, **keywords: Any
@@ -1663,7 +1664,13 @@ def linspace(
 ) -> Any:
     """`num` evenly spaced numbers from start to stop, including stop if `endpoint`."""
 
-def load(file: Any, device: Any = None) -> Any:
+def load(
+    file: Any,
+    device: Any = None,
+    *,
+    mmap_mode: str | None = None,
+    allow_pickle: builtins.bool = False,
+) -> Any:
     """The array in a `.npy` file, or a dictionary of those in a `.npz` file; a path or open file."""
 
 def loadtxt(
@@ -2531,8 +2538,9 @@ def round_(a: Any, decimals: int = 0, out: Any = None) -> ndarray:
 def row_stack(tup: Any, *, dtype: Any = None, casting: str = "same_kind") -> ndarray:
     """Stack arrays along axis 0; 1-d arrays are rows."""
 
-def save(file: Any, arr: Any) -> None:
-    """Write an array into a `.npy` file: a path (the ending is added) or an open file."""
+def save(file: Any, arr: Any, allow_pickle: builtins.bool = False) -> None:
+    """Write an array into a `.npy` file: a path (the ending is added) or an open file, which may
+    get several, one after the other."""
 
 def savetxt(fname: Any, X: Any, *args: Any, **kwargs: Any) -> None:
     """Write an array of one or two dimensions as text; the other arguments are NumPy's."""
