@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import xml.etree.ElementTree as ElementTree
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy
 import pytest
@@ -169,9 +170,10 @@ def test_readings_that_json_lacks(tmp_path) -> None:
     events = json.loads(text, parse_constant=refuse)["traceEvents"]
     assert [e["args"]["value"] for e in events if e["name"] == "loss"] == [2, 0.5, 3]
     counter = profiler.Counter("loss", value=4)
-    for wrong in ("x", None, "5"):
-        with pytest.raises(ArgumentError, match=f"Counter 'loss': {wrong!r} is no number"):
-            counter.set_value(wrong)
+    for wrong in ("x", None, "5", 1j, np.ones(3), 10**400, [1]):
+        for change in (counter.set_value, counter.increment, counter.decrement):
+            with pytest.raises(ArgumentError, match=r"^Counter 'loss': .* is no number"):
+                change(wrong)
     assert counter.value == 4
 
 
@@ -276,6 +278,36 @@ def test_scopes_name_what_is_issued_in_them():
     }
 
 
+def test_records_have_the_scopes_they_were_issued_in():
+    profiler.set_state("run")
+    with profiler.scope("step"), profiler.scope("loss"):
+        np.ones(3)
+        assert [o.label for o in profiler.recording().operations] == ["step/loss"]
+    np.ones(3)
+    assert [o.label for o in profiler.recording().operations] == ["step/loss", ""]
+
+
+def test_threads_may_start_and_stop_recordings_at_the_same_time():
+    """None is left open: the last end also ends the core's trace."""
+
+    def toggle() -> None:
+        for _ in range(30):
+            profiler.set_state("run")
+            np.ones(3)
+            profiler.pause()
+            profiler.resume()
+            profiler.set_state("stop")
+
+    with ThreadPoolExecutor(4) as pool:
+        for each in [pool.submit(toggle) for _ in range(4)]:
+            each.result()
+    assert not _core.tracing()
+    profiler.set_state("run")
+    np.ones(3)
+    profiler.set_state("stop")
+    assert len(profiler.recording().operations) == 1 and not _core.tracing()
+
+
 def test_annotations_outside_of_a_recording_are_not_in_it(tmp_path):
     def work() -> None:
         profiler.pause()
@@ -302,10 +334,22 @@ def test_capacity():
     assert "15 operations were not recorded" in profiler.dumps()
 
 
-@pytest.mark.parametrize("capacity", ["many", -1, 2.5, None])
+@pytest.mark.parametrize("capacity", ["many", -1, 2.5, None, True, 1 << 63])
 def test_invalid_capacities(capacity):
     with pytest.raises(ArgumentError, match="is not a valid number of operations"):
         profiler.set_config(capacity=capacity)
+
+
+@pytest.mark.parametrize("filename", ["", 5, None, ["a"]])
+def test_invalid_filenames(filename):
+    """Nothing is set if one of the settings is wrong."""
+    profiler.set_config(capacity=7, filename="kept.json")
+    with pytest.raises(ArgumentError, match="is not the path of a file"):
+        profiler.set_config(capacity=8, filename=filename)
+    with pytest.raises(ArgumentError, match="is not a valid number"):
+        profiler.set_config(filename="other.json", capacity=-1)
+    kept = profiler._profiler
+    assert (kept.filename, kept.recorder.capacity) == ("kept.json", 7)
 
 
 def test_configuration_errors():
@@ -314,6 +358,10 @@ def test_configuration_errors():
         profiler.set_config(filenam="x")
     with pytest.raises(UnknownNameError, match="run"):
         profiler.set_state("on")
+    with pytest.raises(UnknownNameError, match="order of the table"):
+        profiler.dumps(sort_by=["total"])
+    with pytest.raises(UnknownNameError, match="scope of a marker"):
+        profiler.Marker("x").mark(["process"])
     assert gemel.profiler is profiler
 
 
@@ -343,6 +391,9 @@ def test_a_graph_has_the_real_dependencies():
         (join.number, bump.number),
     }
     assert g.critical_path()[-1] == bump
+    assert g.node(bump.number) == bump
+    with pytest.raises(ArgumentError, match="none of its 5 operations is number -1"):
+        g.node(-1)
 
 
 def test_writes_after_reads_are_edges_too():

@@ -19,11 +19,13 @@ from __future__ import annotations
 
 import json
 import os
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 from gemel.arrays.archives import appear
+from gemel.config import LARGEST
 from gemel.errors import ArgumentError, unknown_name
 from gemel.profiler import table
 from gemel.profiler.annotations import (
@@ -67,22 +69,37 @@ class _Profiler:
     def __init__(self) -> None:
         self.filename = "profile.json"
         self.running = False  # also while it is paused
+        self.lock = threading.Lock()  # never held while waiting for the engine
         self.recorder = Recorder()
         self.recording = Recording()
         self.sampler = Sampler()
 
     def begin(self) -> None:
-        """Start recording."""
+        """Start recording, or continue."""
         self.recorder.open(self.recording)
         self.sampler.start()
 
     def end(self) -> None:
         """Stop recording; waits for the operations that were issued."""
-        if self.sampler.is_running:
-            self.sampler.stop()
+        with self.lock:
+            recording, sampler = self.recording, self.sampler
+            stopped = sampler.is_running
+            sampler.stop()
+        if stopped:
             self.recorder.settle()
-            self.sampler.settled()
-        self.recorder.close(self.recording)
+            sampler.settled()
+        self.recorder.close(recording)
+
+    def restart(self) -> None:
+        """Start a new recording in place of the current one."""
+        self.running = False  # so no thread resumes the current one meanwhile
+        self.end()
+        with self.lock:
+            self.running = True
+            # If one is open, another thread has just started it: it is new, too.
+            if not self.recorder.is_open(self.recording):
+                self.recording, self.sampler = Recording(), Sampler()
+            self.begin()
 
     def collect(self) -> Trace:
         """Everything recorded so far."""
@@ -98,22 +115,25 @@ def set_config(**settings: Any) -> None:
     number of recorded operations (1,000,000).
 
     MXNet's switches (`profile_all`, `aggregate_stats`, ...) are accepted: everything is always
-    recorded. Raises `UnknownNameError` for any other setting, and `ArgumentError` for a capacity
-    that is not a whole number.
+    recorded. Raises `UnknownNameError` for any other setting, and `ArgumentError` for a filename
+    that is no path and a capacity that is not a whole number. Then nothing is set.
     """
-    for name, value in settings.items():
-        if name == "filename":
-            _profiler.filename = os.fspath(value)
-        elif name == "capacity":
-            if not isinstance(value, int) or value < 0:
-                raise ArgumentError(
-                    f"profiler: capacity={value!r} is not a valid number of operations"
-                )
-            _profiler.recorder.capacity = value
-        elif name not in _SWITCHES:
+    for name in settings:
+        if name not in ("filename", "capacity", *_SWITCHES):
             raise unknown_name(
                 "setting of the profiler", name, ("filename", "capacity", *_SWITCHES)
             )
+    filename = settings.get("filename", _profiler.filename)
+    if not isinstance(filename, (str, bytes, os.PathLike)) or not os.fspath(filename):
+        raise ArgumentError(f"profiler: filename={filename!r} is not the path of a file")
+    capacity = settings.get("capacity", _profiler.recorder.capacity)
+    whole = isinstance(capacity, int) and not isinstance(capacity, bool)
+    if not whole or not 0 <= capacity <= LARGEST:
+        raise ArgumentError(
+            f"profiler: capacity={capacity!r} is not a valid number of operations; give a whole "
+            "number from 0 to 2**63 - 1"
+        )
+    _profiler.filename, _profiler.recorder.capacity = os.fsdecode(filename), capacity
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
@@ -124,11 +144,11 @@ def set_state(state: str = "stop", profile_process: str = "worker") -> None:
     """
     if state not in ("run", "stop"):
         raise unknown_name("state of the profiler", state, ("run", "stop"))
-    _profiler.running = state == "run"
-    _profiler.end()
-    if _profiler.running:
-        _profiler.recording, _profiler.sampler = Recording(), Sampler()
-        _profiler.begin()
+    if state == "run":
+        _profiler.restart()
+    else:
+        _profiler.running = False
+        _profiler.end()
 
 
 def pause(profile_process: str = "worker") -> None:
@@ -138,8 +158,9 @@ def pause(profile_process: str = "worker") -> None:
 
 def resume(profile_process: str = "worker") -> None:
     """Continue recording."""
-    if _profiler.running:
-        _profiler.begin()
+    with _profiler.lock:
+        if _profiler.running:
+            _profiler.begin()
 
 
 def dump(finished: bool = True, profile_process: str = "worker") -> str:
@@ -203,7 +224,7 @@ def report() -> Report:
 
 def recording() -> Trace:
     """Everything recorded so far, as records."""
-    return _profiler.collect()
+    return _profiler.collect().labelled(_profiler.recording.labels())
 
 
 @contextmanager

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 import time
 from collections.abc import Iterable
 from math import isfinite
@@ -211,18 +212,18 @@ class Counter:
 
     def set_value(self, value: SupportsFloat) -> None:
         """Set the counter to a number. NaN and infinities are not drawn: the trace's format has
-        none. Raises `ArgumentError` for what is no number."""
+        none. Raises `ArgumentError` for what is no number, or one that float64 does not hold."""
         self.value = _number(self.name, value)
         if board.readers and isfinite(self.value):
             board.reading(Reading(self.name, self.domain, time.perf_counter_ns(), self.value))
 
     def increment(self, delta: float = 1) -> None:
         """Add to the number."""
-        self.set_value(self.value + delta)
+        self.set_value(self.value + _number(self.name, delta))
 
     def decrement(self, delta: float = 1) -> None:
         """Subtract from the number."""
-        self.set_value(self.value - delta)
+        self.set_value(self.value - _number(self.name, delta))
 
     def __iadd__(self, delta: float) -> Counter:
         self.increment(delta)
@@ -235,11 +236,13 @@ class Counter:
 
 def _number(counter: str, value: Any) -> float:
     """The Python number of a value: of one, of NumPy's scalars, of arrays of one element."""
-    if isinstance(value, (int, float)):
-        return value
-    if hasattr(value, "__float__"):
-        return float(value)
-    raise ArgumentError(f"Counter {counter!r}: {value!r} is no number")
+    try:
+        if hasattr(value, "__float__"):
+            number = float(value)
+            return value if isinstance(value, (int, float)) else number
+    except (OverflowError, TypeError):  # an integer above float64's largest; several elements
+        pass
+    raise ArgumentError(f"Counter {counter!r}: {reprlib.repr(value)} is no number of float64")
 
 
 #: MXNet's names for the scope of a mark, and the trace format's.
@@ -257,7 +260,7 @@ class Marker:
 
     def mark(self, scope: str = "process") -> None:
         """Add the current time to the trace. Raises `UnknownNameError` for an unknown scope."""
-        if scope not in REACHES:
+        if not isinstance(scope, str) or scope not in REACHES:
             raise unknown_name("scope of a marker", scope, REACHES)
         if board.readers:
             thread, now = _core.trace_thread(), time.perf_counter_ns()

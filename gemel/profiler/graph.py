@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from gemel.arrays.archives import appear
-from gemel.errors import unknown_name
+from gemel.errors import ArgumentError, unknown_name
 from gemel.profiler.records import Edge, Operation, Trace, device_name
 
 DATA = "read after write"
@@ -35,8 +35,11 @@ class StepGraph:
     # --- questions --------------------------------------------------------------------------
 
     def node(self, number: int) -> Operation:
-        """The operation with that number."""
-        return next(node for node in self.nodes if node.number == number)
+        """The operation with that number. Raises `ArgumentError` if the graph has none."""
+        for node in self.nodes:
+            if node.number == number:
+                return node
+        raise ArgumentError(f"graph: none of its {len(self.nodes)} operations is number {number!r}")
 
     def named(self, name: str) -> list[Operation]:
         """The operations of that name, in order of issue."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gemel import _core
@@ -130,6 +131,13 @@ class Trace:
         self.samples += [sample for sample in other.samples if sample.time >= since]
         self.threads.update(other.threads)
         self.dropped += other.dropped
+
+    def labelled(self, labels: Mapping[int, str]) -> Trace:
+        """The same trace with the scopes of its operations, which `labels` has by number."""
+        found = Trace()
+        found.extend(self)
+        found.operations = [o._replace(label=labels.get(o.number, "")) for o in self.operations]
+        return found
 
     def by_number(self) -> dict[int, Operation]:
         """The operations by their number."""

@@ -63,9 +63,10 @@ class Recorder:
             self.collect()
         finally:
             with self._lock:
-                recording.until = time.perf_counter_ns()
-                self._open = [other for other in self._open if other is not recording]
-                self._listen()
+                if self.is_open(recording):  # no other thread has closed it meanwhile
+                    recording.until = time.perf_counter_ns()
+                    self._open.remove(recording)
+                    self._listen()
                 if not self._open:
                     _core.trace_stop()
 
@@ -78,7 +79,8 @@ class Recorder:
     def settle(self) -> None:
         """Wait for what was issued; this does not count as a wait of the program."""
         settling = _Settling()
-        self._settling.append(settling)
+        with self._lock:
+            self._settling.append(settling)
         try:
             for device in (*CPUS, *GPUS):
                 _core.wait_device(device.code)

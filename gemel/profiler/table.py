@@ -32,7 +32,7 @@ def rows(trace: Trace, sort_by: str = "total", ascending: bool | None = None) ->
 
     By default, names ascend and everything else descends; `ascending` overrides this.
     """
-    sort_by = MXNETS.get(sort_by, sort_by)
+    sort_by = MXNETS.get(sort_by, sort_by) if isinstance(sort_by, str) else sort_by
     if sort_by not in ORDERS:
         raise unknown_name("order of the table", sort_by, (*ORDERS, *MXNETS))
     if ascending is None:
