@@ -268,3 +268,15 @@ def test_files_that_are_no_notebooks(tmp_path: Path) -> None:
         (tmp_path / "book.ipynb").write_text(text)
         found = python("-m", "gemel", "run", "book.ipynb", folder=tmp_path)
         assert found.returncode == 2 and "is no notebook" in found.stderr
+
+
+def test_values_that_have_failed_are_shown_without_frames_of_gemel(tmp_path: Path) -> None:
+    """The last line of a cell is displayed after it has run: no line of the program raises."""
+    source = "from mxnet import np\nnp.take(np.ones(3), np.array([9]), mode='raise')"
+    cells = [{"cell_type": "code", "source": source}]
+    (tmp_path / "book.ipynb").write_text(json.dumps({"cells": cells}))
+    found = python("-m", "gemel", "run", "book.ipynb", folder=tmp_path)
+    assert found.returncode == 1
+    (line,) = found.stderr.splitlines()
+    assert line.startswith("gemel.errors.ArrayIndexError: take: an index is out of bounds")
+    assert "book.ipynb In [1]:2" in line

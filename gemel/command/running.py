@@ -22,6 +22,7 @@ from typing import Any
 
 from gemel import as_mxnet  # noqa: F401 -- from here on mxnet is gemel
 from gemel.command import magics
+from gemel.errors import GemelError
 from gemel.process import notebook, tracebacks
 
 
@@ -65,7 +66,7 @@ def begin_at(path: str, error: BaseException) -> None:
     first = error.__traceback__
     while first is not None and first.tb_frame.f_code.co_filename != path:
         first = first.tb_next
-    if first is not None or isinstance(error, SyntaxError):
+    if first is not None or isinstance(error, (SyntaxError, GemelError)):
         error.__traceback__ = first
 
 
