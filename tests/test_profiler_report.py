@@ -217,3 +217,23 @@ def test_an_empty_recording() -> None:
     profiler.set_state("run")
     profiler.set_state("stop")
     assert sum(profiler.report().shares.values()) == pytest.approx(1)
+
+
+def test_a_forked_child_has_the_locks_for_itself() -> None:
+    """Another thread may be inside the profiler when the process forks."""
+    program = """
+import os, signal
+from gemel import np, profiler
+kept = profiler._profiler
+profiler.set_state("run")
+with kept.lock, kept.recorder.lock:  # as another thread holds them
+    child = os.fork()
+    if child == 0:
+        signal.alarm(20)  # ends what would wait for ever
+        np.ones(3)
+        profiler.dumps()
+        profiler.set_state("stop")
+        os._exit(7)
+tell(status=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+"""
+    assert run(program)["status"] == 7

@@ -110,6 +110,15 @@ class _Profiler:
 _profiler = _Profiler()
 
 
+def _begin_in_child() -> None:
+    """A forked child lacks the threads that held the locks at the fork."""
+    _profiler.lock, _profiler.recorder.lock = threading.Lock(), threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_in_child)
+
+
 def set_config(**settings: Any) -> None:
     """Set `filename`, the file that `dump` writes (profile.json), and `capacity`, the maximum
     number of recorded operations (1,000,000).

@@ -36,7 +36,7 @@ class Recorder:
     def __init__(self) -> None:
         self.capacity = 1_000_000
         self._open: list[Recording] = []
-        self._lock = threading.Lock()
+        self.lock = threading.Lock()
         self._settling: list[_Settling] = []
 
     def is_open(self, recording: Recording) -> bool:
@@ -45,7 +45,7 @@ class Recorder:
 
     def open(self, recording: Recording) -> None:
         """Pass everything issued from now on to a recording; does nothing if it is open."""
-        with self._lock:
+        with self.lock:
             if self.is_open(recording):
                 return
             if not self._open:
@@ -62,7 +62,7 @@ class Recorder:
         try:
             self.collect()
         finally:
-            with self._lock:
+            with self.lock:
                 if self.is_open(recording):  # no other thread has closed it meanwhile
                     recording.until = time.perf_counter_ns()
                     self._open.remove(recording)
@@ -79,7 +79,7 @@ class Recorder:
     def settle(self) -> None:
         """Wait for what was issued; this does not count as a wait of the program."""
         settling = _Settling()
-        with self._lock:
+        with self.lock:
             self._settling.append(settling)
         try:
             for device in (*CPUS, *GPUS):
@@ -89,13 +89,13 @@ class Recorder:
 
     def clear(self, recording: Recording) -> None:
         """Delete the contents of a recording; it stays open or closed."""
-        with self._lock:
+        with self.lock:
             recording.trace = Trace()
             recording.notes = Notes()
             self._listen()
 
     def _take(self) -> None:
-        with self._lock:
+        with self.lock:
             taken = Trace()
             taken.add(_core.trace_take())
             # The profiler's own waits do not count as the program's.
