@@ -508,6 +508,9 @@ def trace_start(capacity: int = 1_000_000) -> None:
 def trace_stop() -> None:
     """Record no longer; what was recorded stays until it is taken."""
 
+def trace_settle() -> None:
+    """Wait for what was issued before; neither raises its failures nor records the wait."""
+
 def tracing() -> bool:
     """Whether operations are recorded."""
 

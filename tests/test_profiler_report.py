@@ -237,3 +237,26 @@ with kept.lock, kept.recorder.lock:  # as another thread holds them
 tell(status=os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
     assert run(program)["status"] == 7
+
+
+def test_another_thread_goes_on_while_it_is_read() -> None:
+    """The profiler waits for what was issued before, and no longer."""
+    a = np.ones((200, 200))
+    stopped = threading.Event()
+
+    def issue() -> None:
+        while not stopped.is_set():
+            np.dot(a, a)
+
+    profiler.set_state("run")
+    issuing = threading.Thread(target=issue)
+    issuing.start()
+    try:
+        reading = threading.Thread(target=profiler.dumps, daemon=True)
+        reading.start()
+        reading.join(60)
+        assert not reading.is_alive()
+    finally:
+        stopped.set()
+        issuing.join()
+        profiler.set_state("stop")

@@ -24,6 +24,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from gemel import _core
 from gemel.arrays.archives import appear
 from gemel.config import LARGEST
 from gemel.errors import ArgumentError, unknown_name
@@ -86,7 +87,7 @@ class _Profiler:
             stopped = sampler.is_running
             sampler.stop()
         if stopped:
-            self.recorder.settle()
+            _core.trace_settle()
             sampler.settled()
         self.recorder.close(recording)
 

@@ -6,9 +6,8 @@ import threading
 import time
 
 from gemel import _core
-from gemel.device import CPUS, GPUS
 from gemel.profiler.annotations import Notes, Slice, board, labels
-from gemel.profiler.records import Trace, Wait
+from gemel.profiler.records import Trace
 
 
 class Recording:
@@ -37,7 +36,6 @@ class Recorder:
         self.capacity = 1_000_000
         self._open: list[Recording] = []
         self.lock = threading.Lock()
-        self._settling: list[_Settling] = []
 
     def is_open(self, recording: Recording) -> bool:
         """Whether a recording is open."""
@@ -73,19 +71,8 @@ class Recorder:
     def collect(self) -> None:
         """Wait for what was issued, without raising its errors, and distribute the trace."""
         if self._open:
-            self.settle()
+            _core.trace_settle()
             self._take()
-
-    def settle(self) -> None:
-        """Wait for what was issued; this does not count as a wait of the program."""
-        settling = _Settling()
-        with self.lock:
-            self._settling.append(settling)
-        try:
-            for device in (*CPUS, *GPUS):
-                _core.wait_device(device.code)
-        finally:
-            settling.finished = time.perf_counter_ns()
 
     def clear(self, recording: Recording) -> None:
         """Delete the contents of a recording; it stays open or closed."""
@@ -98,29 +85,11 @@ class Recorder:
         with self.lock:
             taken = Trace()
             taken.add(_core.trace_take())
-            # The profiler's own waits do not count as the program's.
-            taken.waits = [w for w in taken.waits if not any(s.made(w) for s in self._settling)]
             for recording in self._open:
                 recording.trace.extend(taken, recording.since)
-            self._settling = [s for s in self._settling if s.finished is None]
 
     def _listen(self) -> None:
         board.readers = [recording.notes for recording in self._open]
-
-
-class _Settling:
-    """A span of time in which the profiler made a thread wait."""
-
-    def __init__(self) -> None:
-        self.thread = _core.trace_thread()
-        self.started = time.perf_counter_ns()
-        self.finished: int | None = None
-
-    def made(self, wait: Wait) -> bool:
-        """Whether a wait is the profiler's own."""
-        if wait.thread != self.thread or wait.started < self.started:
-            return False
-        return self.finished is None or wait.finished <= self.finished
 
 
 __all__ = ["Recorder", "Recording"]

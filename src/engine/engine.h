@@ -338,9 +338,11 @@ class Engine {
   void set_share(int device, int threads);
   // While tracing, every operation goes through issue(), which records it (see trace.h).
   void set_tracing(bool on);
-  // Waits until nothing is queued or running. Returns the first unseen failure (in order of issue),
-  // with what `describe` says about the others appended, or null if there is none. All of them are
-  // then marked as seen. Also returns null when interrupted.
+  // Waits until what was issued before, by any thread, is finished. False when interrupted.
+  bool wait_all_quietly(InterruptedFunction interrupted = nullptr);
+  // Does that, too. Returns the first unseen failure (in order of issue), with what `describe` says
+  // about the others appended, or null if there is none. All of them are then marked as seen. Also
+  // returns null when interrupted.
   FailurePointer wait_all(InterruptedFunction interrupted = nullptr,
                           DescribeFunction describe = message_of);
   // Adds a failure that no storage carries to the unseen ones.
@@ -380,7 +382,6 @@ class Engine {
   friend class Storage;
   Engine();
   void register_hosts();
-  bool wait_all_quietly(InterruptedFunction interrupted = nullptr);
   void issue_watched(Operation* operation);
   // Static, because there is only one engine and creating a storage should not have to look it up.
   static inline std::atomic<Device*> devices_[kMostDevices];

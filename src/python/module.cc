@@ -388,6 +388,7 @@ void define_engine(nb::module_& module) {
   });
   module.def("trace_start", &start_trace, "capacity"_a = 1'000'000);
   module.def("trace_stop", &stop_trace);
+  module.def("trace_settle", [] { return checked(settle_trace()); });
   module.def("tracing", &trace::active);
   module.def("trace_take", [] { return checked(take_trace()); });
   module.def("trace_thread", &trace::this_thread);

@@ -3,6 +3,7 @@
 #include "engine/trace.h"
 #include "python/failures.h"
 #include "python/origins.h"
+#include "python/waits.h"
 
 namespace gemel {
 namespace {
@@ -78,6 +79,16 @@ void start_trace(size_t capacity) {
 void stop_trace() {
   Engine::get().set_tracing(false);
   trace::stop();
+}
+
+// No wait of the program, so the trace does not have it.
+PyObject* settle_trace() {
+  bool settled;
+  {
+    WithoutGil released;
+    settled = Engine::get().wait_all_quietly(interrupted_by_signal);
+  }
+  return settled ? Py_NewRef(Py_None) : nullptr;
 }
 
 PyObject* take_trace() {

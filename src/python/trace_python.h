@@ -8,6 +8,8 @@ namespace gemel {
 
 void start_trace(size_t capacity);
 void stop_trace();
-PyObject* take_trace();  // a new dict, or null with a Python error set
+// None and a new dict, or null with a Python error set.
+PyObject* settle_trace();
+PyObject* take_trace();
 
 }  // namespace gemel
