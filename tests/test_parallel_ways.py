@@ -393,3 +393,21 @@ def test_losses_and_batches_of_another_kind(way):
             parts.backward(given, labels, LOSS)
     with pytest.raises(ArgumentError, match="not 2 in a tuple"):
         parts((x, x))
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_what_is_no_trainer_computes_nothing(way):
+    parts = split(way, network(way == "tensor"), devices_of("gpu", 2))
+    parts.initialize(init.Xavier())
+    parts(batch()[0])
+    for wrong in (None, "sgd", LOSS):
+        with pytest.raises(ArgumentError, match=r"step: .* is not a trainer"):
+            parts.step(wrong, *batch(), LOSS)
+    gradients = [p.list_grad() for p in parts.collect_params().values()]
+    assert not any(each.any() for arrays in gradients for each in arrays)
+
+
+def test_an_empty_batch_has_no_parts():
+    parts = split("data", network(), devices_of("gpu", 2))
+    with pytest.raises(ShapeError, match="leave out empty batches"):
+        parts(np.ones((0, 5)))

@@ -22,9 +22,10 @@ def split_data(
 ) -> list[ndarray]:
     """Split `data` into `num_slice` parts along `batch_axis`; the parts are views of an array.
 
-    Raises `ShapeError` if the parts would differ in length. Without `even_split` the first parts
-    may have one example more; with fewer examples than `num_slice`, each example is a part. Raises
-    `AxisError` for an axis that `data` does not have, `ArgumentError` for less than one part.
+    Raises `ShapeError` if the parts would differ in length, or if there are no examples. Without
+    `even_split` the first parts may have one example more; with fewer examples than `num_slice`,
+    each example is a part. Raises `AxisError` for an axis that `data` does not have,
+    `ArgumentError` for less than one part.
     """
     data = _as_array(data)
     axis = normalize_axis("split_data", batch_axis, data.ndim)
@@ -34,7 +35,12 @@ def split_data(
             "number, 1 or more"
         )
     size = data.shape[axis]
-    if size == 0 or (even_split and size % num_slice):
+    if size == 0:
+        raise ShapeError(
+            f"split_data: 0 examples (axis {axis} of shape {data.shape}) cannot be split into "
+            "parts; leave out empty batches"
+        )
+    if even_split and size % num_slice:
         raise ShapeError(
             f"split_data: {size} examples (axis {axis} of shape {data.shape}) do not split "
             f"into {num_slice} equal parts; use another batch size or even_split=False"

@@ -11,6 +11,7 @@ from gemel.gluon.parallel.split import (
     apart,
     as_array,
     as_batch,
+    check_trainer,
     joined,
     loss_of,
     together,
@@ -67,7 +68,8 @@ class DataParallel(Split):
         return found
 
     def step(self, trainer: Any, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
-        """`backward`, then sum the gradients and do a step of the trainer."""
+        """`backward`, then sum the gradients and do a step of the trainer; see `Split.step`."""
+        check_trainer(type(self).__name__, trainer)
         losses = self.backward(x, y, loss)
         trainer.step(len(x), ignore_stale_grad=len(x) < len(self.devices))
         return losses

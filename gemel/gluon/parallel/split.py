@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import reprlib
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -86,10 +87,23 @@ class Split:
         raise NotImplementedError
 
     def step(self, trainer: Any, x: Any, y: Any, loss: Callable[..., Any]) -> ndarray:
-        """`backward`, then a step of the trainer, with gradients divided by the batch size."""
+        """`backward`, then a step of the trainer, with gradients divided by the batch size.
+
+        Raises `ArgumentError` for something else than a trainer, before it computes anything.
+        """
+        check_trainer(type(self).__name__, trainer)
         losses = self.backward(x, y, loss)
         trainer.step(len(x))
         return losses
+
+
+def check_trainer(name: str, trainer: Any) -> None:
+    """Raise `ArgumentError` for something without a step."""
+    if not callable(getattr(trainer, "step", None)):
+        raise ArgumentError(
+            f"{name}.step: {reprlib.repr(trainer)} is not a trainer, such as "
+            'gluon.Trainer(split.collect_params(), "sgd")'
+        )
 
 
 def loss_of(loss: Callable[..., Any], prediction: Any, label: Any) -> Any:
@@ -197,5 +211,6 @@ def _distinct(name: str, given: Any) -> list[Device]:
 
 
 __all__ = [
-    *("Split", "SplitError", "apart", "as_array", "as_batch", "joined", "loss_of", "together"),
+    *("Split", "SplitError", "apart", "as_array", "as_batch", "check_trainer", "joined"),
+    *("loss_of", "together"),
 ]
