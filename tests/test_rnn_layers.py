@@ -222,6 +222,23 @@ def test_modifiers_around_both_ways(compiled: bool) -> None:
         rnn.ZoneoutCell(inner, 0.5).unroll(5, x)
 
 
+@pytest.mark.parametrize("lengths", [[9, -1, 3], np.array([9.0, -1, 3])])
+def test_sequences_end_with_the_inputs(lengths: Any) -> None:
+    """Lengths out of range are those of all steps, or of none, in cells and in layers."""
+    x, fits = np.random.normal(size=(3, 5, 4)), np.array([5, 0, 3])
+    for two in (False, True):
+        layer = rnn.GRU(2, layout="NTC", bidirectional=two)
+        layer.initialize()
+        cells, begun = layer.unfuse(), layer.begin_state(3)
+        found = cells.unroll(5, x, valid_length=lengths)
+        wanted = cells.unroll(5, x, valid_length=fits)
+        for one, other in zip((found[0], *found[1]), (wanted[0], *wanted[1]), strict=True):
+            close(one, other, 0)
+        outputs, (end,) = layer(x, begun, np.array(lengths))
+        close(outputs, wanted[0])
+        close(end, np.stack(wanted[1]))
+
+
 def test_default_outputs_of_unroll() -> None:
     """As in MXNet: a list, also of bidirectional cells; but a dropout cell keeps an array."""
     x = np.random.normal(size=(3, 5, 4))

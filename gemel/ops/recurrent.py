@@ -17,6 +17,7 @@ from gemel.ops.elementwise import (
     limit,
     log,
     maximum,
+    minimum,
     multiply,
     relu,
     sigmoid,
@@ -242,8 +243,8 @@ def rnn(
     `state_cell` of an "lstm", are (layers * directions, batch, state_size). In training, values
     passed from one layer to the next are dropped with probability p. `projection_size` is that of
     an lstm's h (Sak et al., 2014), the two clips limit its c. With `use_sequence_length` each
-    sequence ends at its `sequence_length`; later elements become 0. With `state_outputs` the result
-    is a list: also the last states.
+    sequence ends at its `sequence_length`, or with the data; later elements become 0. With
+    `state_outputs` the result is a list: also the last states.
 
     In a trace time is a loop of the program, of any length (see `foreach`).
 
@@ -279,6 +280,8 @@ def rnn(
     whole = kept_whole("rnn")
     if whole is not None:
         return whole(data, weights, states, lengths, how, state_outputs)
+    if lengths is not None:
+        lengths = minimum(lengths, data.shape[0])
     x, last = data, []
     for layer in range(num_layers):
         sides = []

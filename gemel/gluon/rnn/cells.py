@@ -82,7 +82,7 @@ class RecurrentCell(Block):
 
         Returns the outputs and the final states. The outputs are one array if `merge_outputs`, else
         a list (with `valid_length`, an array). After `valid_length` (batch,) steps, outputs are 0
-        and states do not change.
+        and states do not change; a sequence that would be longer has all steps.
         """
         self.reset()
         steps = as_list(length, inputs, layout)
@@ -94,14 +94,15 @@ class RecurrentCell(Block):
             history.append(states)
         if valid_length is None:
             return merged(outputs, layout, bool(merge_outputs)), states
+        ends_at = within(valid_length, length)
         # If no step is valid, the results are the states before the first step.
         ends = [
             npx.sequence_last(
-                np.stack([np.broadcast_to(first, each[0].shape), *each]), valid_length + 1, True
+                np.stack([np.broadcast_to(first, each[0].shape), *each]), ends_at + 1, True
             )
             for first, each in zip(begun, zip(*history, strict=True), strict=True)
         ]
-        masked = npx.sequence_mask(np.stack(outputs), valid_length, True)
+        masked = npx.sequence_mask(np.stack(outputs), ends_at, True)
         if merge_outputs is False:
             return as_list(length, masked, "TNC"), ends
         return (masked if layout == "TNC" else masked.swapaxes(0, 1)), ends
@@ -138,6 +139,11 @@ def as_list(length: int, inputs: Any, layout: str) -> list[Any]:
     if len(steps) != length or not steps:
         raise ShapeError(f"unroll: inputs have {len(steps)} steps, but length is {length}")
     return steps
+
+
+def within(valid_length: Any, length: int) -> Any:
+    """How many of `length` steps each sequence has: 0 to all of them."""
+    return np.clip(np.asarray(valid_length), 0, length)
 
 
 def merged(outputs: list[Any], layout: str, merge: bool) -> Any:

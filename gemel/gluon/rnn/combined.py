@@ -9,7 +9,14 @@ from gemel import autograd, np, npx
 from gemel.errors import PythonGivenError
 from gemel.gluon.block import BlockError, Tensor
 from gemel.gluon.nn.containers import _Children
-from gemel.gluon.rnn.cells import HybridRecurrentCell, RecurrentCell, as_list, merged, takes_symbols
+from gemel.gluon.rnn.cells import (
+    HybridRecurrentCell,
+    RecurrentCell,
+    as_list,
+    merged,
+    takes_symbols,
+    within,
+)
 from gemel.ir.current import current_trace
 from gemel.ranges import check_probability
 
@@ -133,7 +140,7 @@ def _turned(steps: list[Any], valid_length: Tensor | None) -> list[Any]:
     """Reverse the valid steps; steps after the valid length keep their places."""
     if valid_length is None:
         return steps[::-1]
-    turned = npx.sequence_reverse(np.stack(steps), valid_length, True)
+    turned = npx.sequence_reverse(np.stack(steps), within(valid_length, len(steps)), True)
     return as_list(len(steps), turned, "TNC")
 
 

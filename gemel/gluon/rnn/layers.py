@@ -139,7 +139,8 @@ class _Layer(HybridBlock):
         """The outputs (time, batch, directions * width), or (batch, time, ...) in layout "NTC".
 
         Given `states` (an array or a list of them), the result is (outputs, [states at the end]).
-        With `sequence_length` (batch,) each sequence ends there; what is behind becomes 0.
+        With `sequence_length` (batch,) each sequence ends there, or with the inputs; what is behind
+        becomes 0.
         """
         self._check(inputs)
         if self._use_sequence_length and sequence_length is None:
