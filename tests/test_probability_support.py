@@ -55,6 +55,26 @@ def test_gradients_beyond_the_support_are_zero() -> None:
         assert [each.grad.item() for each in (one, other, value)] == [0, 0, 0]
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int64", "float16"])
+def test_counts_beyond_the_support(dtype: str) -> None:
+    prob = np.array([[0.2, 0.3, 0.5], [0.2, 0.8, 0]])
+    rows = np.array([[0, 1, 0], [0, 2, 0], [0, 0, 0], [1, -1, 1], [1, 1, 0]], dtype=dtype)
+    hot = P.OneHotCategorical(3, prob=prob[0]).log_prob(rows).tolist()
+    numpy.testing.assert_allclose(hot, [numpy.log(0.3), *[-INF] * 4], rtol=1e-3)
+    two = P.Multinomial(3, prob=prob[1], total_count=2).log_prob(rows).tolist()
+    wanted = [-INF, 2 * numpy.log(0.8), -INF, -INF, numpy.log(0.32)]
+    numpy.testing.assert_allclose(two, wanted, rtol=1e-3)
+
+
+def test_shares_of_events_and_counts_that_are_nan() -> None:
+    rows = np.array([[0.5, 0.5], [0.1, 0.9], [NAN, 1]])
+    found = P.OneHotCategorical(2, prob=np.array([0.25, 0.75])).log_prob(rows).tolist()
+    shares = rows[:2].asnumpy() @ numpy.log([0.25, 0.75])
+    numpy.testing.assert_allclose(found, [*shares, NAN], rtol=1e-5)
+    many = P.Multinomial(2, prob=HALVES, total_count=2)
+    assert numpy.isnan(many.log_prob(rows[2]).item())
+
+
 def test_shares_beyond_the_support() -> None:
     rows = np.array([[0, 0.5, 0.5], [-1, 1, 1], [NAN, 0.5, 0.5]])
     found = P.Dirichlet(np.array([1.0, 1, 2])).log_prob(rows).tolist()

@@ -216,6 +216,16 @@ class OfEvents(Distribution):
         shape = (*lead, *self.batch_shape, self.num_events)
         return np.argmax(self.log_probs + np.random.gumbel(0.0, 1.0, shape), axis=-1)
 
+    def _of_counts(self, value: Any, total: int) -> tuple[Tensor, Tensor]:
+        """How often each event occurs, without negative numbers, and the logarithm of the
+        probability of one order in which they occur: -inf unless there are `total` events."""
+        below = value < 0
+        counts = safe(value, below, self.prob, 0.0)
+        whole = counts.sum(axis=-1)
+        # Shares of events, whose sum is rounded, are taken as they are for other distributions.
+        beyond = np.logical_or(below.any(axis=-1), np.abs(whole - total) > 0.01)
+        return counts, supported(whole, beyond, times(counts, self.log_probs).sum(axis=-1))
+
     def entropy(self) -> Tensor:
         """See `Distribution.entropy`."""
         return -times(self.prob, self.log_probs).sum(axis=-1)
@@ -252,13 +262,13 @@ class Categorical(OfEvents):
 
 
 class OneHotCategorical(OfEvents):
-    """Vectors with a 1 where the event is and 0 elsewhere."""
+    """Vectors with a 1 where the event is and 0 elsewhere, or shares of events, of sum 1."""
 
     event_dim = 1
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        return times(value, self.log_probs).sum(axis=-1)
+        return self._of_counts(np.asarray(value), 1)[1]
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`."""
@@ -293,8 +303,9 @@ class Multinomial(OfEvents):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        ways = npx.gammaln(self.total_count + 1.0) - npx.gammaln(value + 1.0).sum(axis=-1)
-        return ways + times(value, self.log_probs).sum(axis=-1)
+        counts, found = self._of_counts(np.asarray(value), self.total_count)
+        ways = npx.gammaln(self.total_count + 1.0) - npx.gammaln(counts + 1.0).sum(axis=-1)
+        return ways + found
 
     def sample(self, size: Any = None) -> Tensor:
         """See `Distribution.sample`."""
