@@ -36,6 +36,10 @@ class ArrayIndexError(GemelError, IndexError):
     """An index is out of range, or is not a valid index."""
 
 
+class OperandError(GemelError, TypeError):
+    """An argument of an operation is not an array, a number or a list of numbers."""
+
+
 class DTypeError(GemelError, TypeError):
     """An operation does not support a dtype, or gemel does not know the dtype."""
 

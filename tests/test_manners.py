@@ -9,8 +9,8 @@ import numpy
 import pytest
 
 import gemel
-from gemel import autograd, np, npx
-from gemel.errors import DeviceError, DTypeError, GradientError, ShapeError
+from gemel import autograd, nd, np, npx
+from gemel.errors import DeviceError, DTypeError, GradientError, OperandError, ShapeError
 
 
 @pytest.fixture
@@ -234,6 +234,18 @@ def test_refusals_give_the_reason() -> None:
                 call(value)
     with pytest.raises(TypeError, match="is not an array"):
         npx.fully_connected(None, None, num_hidden=2)
+
+
+@pytest.mark.parametrize("name", ["np.exp", "np.add", "npx.relu", "npx.softmax", "npx.pick",
+    "npx.batch_flatten", "nd.exp", "nd.sum", "nd.LRN", "nd.SoftmaxOutput", "nd.topk",
+    "nd.broadcast_add", "nd.L2Normalization"])  # fmt: skip
+def test_operands_of_another_kind_name_the_function(name: str) -> None:
+    module, own = name.split(".")
+    function = getattr({"np": np, "npx": npx, "nd": nd}[module], own)
+    others = [np.ones((2, 2))] * (own in ("add", "pick", "broadcast_add"))
+    settings = {"nsize": 3} if own == "LRN" else {}
+    with pytest.raises(OperandError, match=rf"^{own}: str 'text' is not an array"):
+        function("text", *others, **settings)
 
 
 @pytest.mark.parametrize("name", [

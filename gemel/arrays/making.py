@@ -9,6 +9,7 @@ The arguments of front-end functions become arrays here::
 
 from __future__ import annotations
 
+import reprlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -30,7 +31,7 @@ from gemel.dtype import (
     is_large,
     uint64,
 )
-from gemel.errors import DTypeError
+from gemel.errors import DTypeError, OperandError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, is_number
@@ -169,7 +170,7 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
     """The operand for this argument: an array, or a Python number as it is.
 
     Lists and arrays of other libraries go to the device of the arrays `beside` them; Python floats
-    in a list get the precision of those.
+    in a list get the precision of those. Raises `OperandError` for anything else.
     """
     if isinstance(value, (_core.Array, *NUMBER, Entry)):
         if is_large(value):
@@ -189,7 +190,9 @@ def as_array(value: Any, beside: Iterable[Any] = ()) -> Any:
         return array_like(value, wide, device)
     if hasattr(value, "__array__") or hasattr(value, "__dlpack__"):
         return array_like(value, None, device)
-    raise TypeError(f"{type(value).__name__} {value!r} is not an array, number or list of numbers")
+    raise OperandError(
+        f"{type(value).__name__} {reprlib.repr(value)} is not an array, number or list of numbers"
+    )
 
 
 def _large_number(value: int, beside: Iterable[Any]) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
-from gemel.errors import unknown_attribute
+from gemel.errors import OperandError, name_call, unknown_attribute
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.keywords import into
 from gemel.ir.late import load
@@ -162,7 +162,11 @@ class AcceptingOut:
         self.__module__ = f"gemel.{namespace}"  # where pickling finds it
 
     def __call__(self, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
-        found = self.__wrapped__(*inputs, **keywords)
+        try:
+            found = self.__wrapped__(*inputs, **keywords)
+        except OperandError as error:
+            name_call(error, self.__name__)
+            raise
         return found if out is None else into(self.__name__, out, found)
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from gemel import _core
 from gemel.device import Device, as_device
-from gemel.errors import UnknownNameError, suggestion, unknown_name
+from gemel.errors import OperandError, UnknownNameError, name_call, suggestion, unknown_name
 from gemel.ir.graph import Entry
 from gemel.ops.layouts import array_of
 from gemel.ops.shape import operand
@@ -209,18 +209,18 @@ class Legacy:
         while count < len(self.inputs) and self.inputs[count] in given:
             inputs = (*inputs, given.pop(self.inputs[count]))
             count += 1
-        if not self.takes_lists:
-            names = ("data",) * len(inputs) if self.variadic else self.inputs
-            several = len(inputs) + len(given) > 1
-            pairs = zip(names, inputs, strict=False)
-            inputs = tuple([self._array(key, value, several) for key, value in pairs])
-            given = {key: self._array(key, value, several) for key, value in given.items()}
-        given.update(self.checked(keywords))
-        if place is None:
-            found = self.function(*inputs, **given)
-        else:
-            with place:
+        try:
+            if not self.takes_lists:
+                inputs, given = self._arrays(inputs, given)
+            given.update(self.checked(keywords))
+            if place is None:
                 found = self.function(*inputs, **given)
+            else:
+                with place:
+                    found = self.function(*inputs, **given)
+        except OperandError as error:
+            name_call(error, self.__name__)
+            raise
         if isinstance(out, (list, tuple)):
             for target, each in zip(out, found, strict=True):
                 target[...] = each
@@ -229,6 +229,16 @@ class Legacy:
             out[...] = found
             return out
         return found
+
+    def _arrays(
+        self, inputs: tuple[Any, ...], given: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The inputs by position and by name, as arrays or symbols."""
+        names = ("data",) * len(inputs) if self.variadic else self.inputs
+        several = len(inputs) + len(given) > 1
+        pairs = zip(names, inputs, strict=False)
+        arrays = tuple([self._array(key, value, several) for key, value in pairs])
+        return arrays, {key: self._array(key, value, several) for key, value in given.items()}
 
     def _array(self, name: str, value: Any, several: bool) -> Any:
         """An input as an array or symbol. Raises `TypeError` and `ShapeError`.
