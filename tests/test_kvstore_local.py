@@ -126,6 +126,7 @@ def test_a_step_that_overflows_on_one_device_is_left_out_on_all(kind):
     [
         ([0, "unknown"], [np.ones((2,))] * 2),
         ([0, 1], [np.ones((2,)), [np.ones((2,)), np.ones((3,))]]),
+        ([0, 1], [np.ones((2,)), np.ones((3,))]),
         ([0, 1], [np.ones((2,)), 5]),
         ([0, 1.5], [np.ones((2,))] * 2),
     ],

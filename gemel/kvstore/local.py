@@ -80,7 +80,7 @@ class LocalStore(KVStore):
         given = [(one, values, self._stored(one)) for one, values in pairs(key, value)]
         for one, values, stored in given:  # before the first of them changes its value
             check_alike(one, values)
-            if self._updater is None:
+            if self._updater is None or hasattr(self._updater, "optimizer"):
                 fits(one, values[0], stored)
         for one, values, stored in given:
             with npx.priority(priority), autograd.pause():
