@@ -151,6 +151,13 @@ WITH_AXES: list[tuple[Callable[[Any], Any], str]] = [
 IMAGES = nd.ones((1, 2, 4, 4))
 
 
+@pytest.mark.parametrize("count", [0, 2, 4, 5])
+@pytest.mark.parametrize("offset", [0, -1])
+def test_rows_that_fill_no_triangle(count: int, offset: int) -> None:
+    with pytest.raises(ShapeError, match=r"that of a . x . matrix has . elements"):
+        nd.linalg_maketrian(nd.ones((2, count)), offset=offset)
+
+
 @pytest.mark.parametrize(("call", "axes"), WITH_AXES)
 @pytest.mark.parametrize("given", [[1.0, 2.0], 2.0, nd.ones(3), numpy.ones(3, "float32")])
 def test_inputs_must_have_the_axes(call: Any, axes: str, given: Any) -> None:

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np
+from gemel.errors import ShapeError
 from gemel.legacy.arithmetic import MATRICES, gemm2
 from gemel.legacy.declare import legacy
 
@@ -127,7 +128,13 @@ def extracttrian(A: Any, offset: int = 0, lower: bool = True) -> Any:
 def maketrian(A: Any, offset: int = 0, lower: bool = True) -> Any:
     """Matrices with these triangles and 0 elsewhere."""
     size = next(n for n in range(1, 65536) if len(_triangular(n, offset, lower)) >= A.shape[-1])
-    return _spread(A, _triangular(size, offset, lower), size)
+    places = _triangular(size, offset, lower)
+    if len(places) != A.shape[-1] or not places:
+        raise ShapeError(
+            f"linalg_maketrian: rows {list(A.shape)} do not fill triangles: with offset={offset}, "
+            f"that of a {size} x {size} matrix has {len(places)} elements"
+        )
+    return _spread(A, places, size)
 
 
 def _triangular(size: int, offset: int, lower: bool) -> list[int]:
