@@ -13,7 +13,7 @@ import numpy
 import pytest
 
 import gemel
-from gemel import autograd, gluon, init, np, npx
+from gemel import autograd, gluon, init, nd, np, npx
 from gemel.errors import (
     ArgumentError,
     AxisError,
@@ -26,6 +26,7 @@ from gemel.errors import (
 )
 from gemel.gluon import Parameter, nn
 from gemel.gluon.block import BlockError
+from gemel.gluon.structure import and_around
 
 # ---- attributes
 
@@ -620,6 +621,45 @@ def test_a_block_cannot_contain_itself(kind) -> None:
     middle.add(outer)
     inner.add(middle)
     assert [len(block) for block in (inner, middle, outer)] == [1, 1, 1]
+
+
+@pytest.mark.parametrize("remove", [
+    lambda children: children.clear(), lambda children: children.pop("0"),
+    lambda children: children.popitem(), lambda children: children.update({"0": nn.Dense(2)}),
+])  # fmt: skip
+def test_children_that_left_in_any_way_may_become_parents(remove) -> None:
+    outer, inner = nn.HybridSequential(), nn.HybridSequential()
+    outer.add(inner)
+    remove(outer._children)
+    inner.add(outer)
+    assert list(inner) == [outer]
+
+
+def test_blocks_in_many_others() -> None:
+    inner = around = nn.HybridSequential()
+    for _ in range(20):  # more than a million ways lead upwards
+        one, other, both = nn.HybridSequential(), nn.HybridSequential(), nn.HybridSequential()
+        one.add(around)
+        other.add(around)
+        both.add(one, other)
+        around = both
+    assert len({id(block) for block in and_around(inner)}) == len(and_around(inner)) == 61
+    for _ in range(1500):  # more than Python's stack holds
+        deeper = nn.HybridSequential()
+        inner.add(deeper)
+        inner = deeper
+    with pytest.raises(BlockError, match="which contains it"):
+        inner.add(around)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_lists_of_ndarrays_give_ndarrays(hybrid) -> None:
+    layer = nn.Dense(2, in_units=3)
+    layer.initialize()
+    layer.hybridize(hybrid)
+    rows = nd.ones((2, 3))
+    for given in (list(rows), [rows[0].tolist(), rows[1]]):
+        assert type(layer(given)) is type(rows)
 
 
 def test_a_plain_block_among_hybrid_ones() -> None:

@@ -10,7 +10,7 @@ import numpy
 import pytest
 
 from gemel import autograd, gluon, np, npx
-from gemel.errors import ArgumentError, ShapeError, UnknownNameError
+from gemel.errors import ArgumentError, OperandError, ShapeError, UnknownNameError
 from gemel.gluon import nn, rnn
 
 
@@ -285,7 +285,7 @@ def test_the_input_of_a_layer_is_an_array(make: Any, shape: Any, hybrid: bool) -
     fresh.initialize()
     fresh.hybridize(hybrid)
     for wrong in (None, "abc", [None]):
-        with pytest.raises(ArgumentError, match=f"{type(net).__name__}: the input .* is not an"):
+        with pytest.raises(OperandError, match=f"{type(net).__name__}: the input .* is not an"):
             fresh(wrong)
     assert fresh(np.array(x)).shape == net(np.array(x)).shape
 

@@ -22,7 +22,7 @@ from gemel.gluon.inputs import with_array
 from gemel.gluon.naming import NameScope, current_scope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.shapes import fitting_shapes, run_with_symbols
-from gemel.gluon.structure import Children, Internals, is_inside
+from gemel.gluon.structure import Children, Internals, and_around
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
 from gemel.ndarray import ndarray
@@ -129,7 +129,7 @@ class Block(Files):
                 f"{type(self).__name__}: {block!r} is not a Block, but the children of a block "
                 "must be; wrap a function in nn.Lambda or nn.HybridLambda"
             )
-        if is_inside(self, block):
+        if any(each is block for each in and_around(self)):
             found = "itself" if block is self else f"{block.name}, which contains it"
             raise BlockError(
                 f"{type(self).__name__} {self.name} cannot contain {found}; to use parameters "
@@ -150,21 +150,19 @@ class Block(Files):
         self._changed()
 
     def _changed(self) -> None:
-        """The structure or an array has changed: invalidate the programs of this block and its
-        parents."""
+        """The structure or an array has changed: drop the programs of this block and of those that
+        it is inside of."""
+        for block in and_around(self):
+            block._drop_program()
+
+    def _drop_program(self) -> None:
         self._own.invalidate()
-        for parent in self._own.parents:
-            block = parent()
-            if block is not None:
-                block._changed()
 
     def _hooked(self) -> None:
-        """A hook was added or removed: this block and its parents check for hooks again."""
-        self._own.invalidate()
-        for parent in self._own.parents:
-            block = parent()
-            if block is not None:
-                block._hooked()
+        """A hook was added or removed: this block and those that it is inside of check for hooks
+        again."""
+        for block in and_around(self):
+            block._own.invalidate()
 
     @property
     def _has_hooks(self) -> bool:
@@ -290,7 +288,7 @@ class Block(Files):
     def _forwarded(self, *arguments: Any, **keywords: Any) -> Any:
         try:
             first = type(arguments[0]) if arguments else None
-            plain = first is ndarray or first is Entry
+            plain, given = first is ndarray or first is Entry, arguments
             if not plain:
                 arguments = with_array(self, arguments)
             if self._own.unfinished:
@@ -303,7 +301,7 @@ class Block(Files):
                     found = self.forward(*arguments, **keywords)
             if plain:
                 return found if type(found) is first else as_plain(found)
-            return like((*arguments, *keywords.values()), found)
+            return like((*given, *arguments, *keywords.values()), found)
         except GemelError as error:
             self._add_to_path(error, arguments)
             raise

@@ -66,10 +66,10 @@ class HybridBlock(Block):
     def _hybridize_inside(self, place: str, active: bool, plain: list[str]) -> None:
         self.hybridize(active)
 
-    def _changed(self) -> None:
+    def _drop_program(self) -> None:
         if self._own.compiled is not None:
             self._forget()
-        super()._changed()
+        super()._drop_program()
 
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the block: its program if it is hybridized, else its Python. Symbols give symbols."""

@@ -6,7 +6,7 @@ import reprlib
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from gemel import _core
-from gemel.errors import ArgumentError
+from gemel.errors import OperandError
 from gemel.ir.graph import Entry
 from gemel.ops.shape import operand
 
@@ -26,7 +26,7 @@ def of_array(forward: Forward) -> Forward:
 def with_array(block: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of a block, the first as an array if its `forward` is marked `of_array`.
 
-    Raises `ArgumentError` for what is none.
+    Raises `OperandError` for what is none.
     """
     if not arguments or isinstance(arguments[0], (_core.Array, Entry)):
         return arguments
@@ -36,7 +36,7 @@ def with_array(block: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         return operand(arguments[0]), *arguments[1:]
     except TypeError:
         given = reprlib.repr(arguments[0])
-        raise ArgumentError(
+        raise OperandError(
             f"{type(block).__name__}: the input {given} is not an array; give an array, or a list "
             "of numbers"
         ) from None

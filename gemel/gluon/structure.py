@@ -1,13 +1,14 @@
 """The bookkeeping of a block: its parents, its compiled program, and when that is invalid.
 
 A compiled program over a block is valid while the block's structure stays the same. A change (a
-child, parameter or hook is added, replaced or removed) calls `Block._changed`. This goes up through
-the parents, and drops the program and the `state` of each.
+child, parameter or hook is added, replaced or removed) calls `Block._changed`. This drops the
+program and the `state` of the block and of all blocks that it is inside of.
 """
 
 from __future__ import annotations
 
 from _weakref import ref
+from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from gemel.tracing import compiled
@@ -103,15 +104,26 @@ class Children(dict[str, "Block"]):
         self._leave(child)
         self._block()._changed()
 
+    # Those of a dictionary would not tell the block.
+    pop = MutableMapping.pop
+    popitem = MutableMapping.popitem
+    clear = MutableMapping.clear
+    update = MutableMapping.update
+    setdefault = MutableMapping.setdefault
+
     def _leave(self, child: Block) -> None:
         """The block is no longer a parent of a child that it has under no name."""
         if not any(other is child for other in self.values()):
             child._own.parents = tuple(p for p in child._own.parents if p is not self._block)
 
 
-def is_inside(block: Block, other: Block) -> bool:
-    """Whether a block is `other`, or one of the blocks inside it at any depth."""
-    parents = (parent() for parent in block._own.parents)
-    return block is other or any(
-        is_inside(parent, other) for parent in parents if parent is not None
-    )
+def and_around(block: Block) -> list[Block]:
+    """The block, and the blocks that it is inside of at any depth, each once."""
+    found = {id(block): block}
+    waiting = [block]
+    while waiting:
+        parents = [parent() for parent in waiting.pop()._own.parents]
+        new = [each for each in parents if each is not None and id(each) not in found]
+        found.update((id(each), each) for each in new)
+        waiting += new
+    return list(found.values())
