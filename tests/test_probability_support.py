@@ -38,14 +38,38 @@ BEYOND: list[tuple[Any, list[float], list[float]]] = [
 ]
 
 
+NORMAL, TO = P.Normal(0.0, 1.0), P.TransformedDistribution
+HEIGHT = -0.5 * numpy.log(2 * numpy.pi)
+BEYOND += [
+    (TO(NORMAL, P.ExpTransform()), [-1, 0, 1, NAN], [-INF, -INF, HEIGHT, NAN]),
+    (
+        TO(NORMAL, [P.ExpTransform(), P.AffineTransform(2.0, 1.0)]),
+        [1, 2, 3, NAN],
+        [-INF, -INF, HEIGHT, NAN],
+    ),
+    (TO(NORMAL, P.AffineTransform(1.0, 1.0)), [1, NAN], [HEIGHT, NAN]),
+    (
+        TO(NORMAL, P.SigmoidTransform()),
+        [-1, 0, 0.5, 1, 2, NAN],
+        [-INF, -INF, HEIGHT + numpy.log(4), -INF, -INF, NAN],
+    ),
+    (TO(P.Exponential(), P.PowerTransform(2.0)), [-1, 1, NAN], [-INF, -1 - numpy.log(2), NAN]),
+    (P.RelaxedBernoulli(1.0, prob=0.5), [-1, 0, 0.5, 1, NAN], [-INF, -INF, 0, -INF, NAN]),
+]
+
+
 @pytest.mark.parametrize(("of", "values", "wanted"), BEYOND, ids=lambda x: type(x).__name__)
 def test_densities_beyond_the_support(of: Any, values: list[float], wanted: list[float]) -> None:
     found = of.log_prob(np.array(values)).tolist()
     numpy.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
 
 
+def log_normal(loc: Any, scale: Any) -> Any:
+    return P.TransformedDistribution(P.Normal(loc, scale), P.ExpTransform())
+
+
 def test_gradients_beyond_the_support_are_zero() -> None:
-    for kind in (P.Gamma, P.Beta, P.Weibull, P.Pareto, P.FisherSnedecor):
+    for kind in (P.Gamma, P.Beta, P.Weibull, P.Pareto, P.FisherSnedecor, log_normal):
         one, other, value = np.array([2.0]), np.array([3.0]), np.array([-1.0])
         for each in (one, other, value):
             each.attach_grad()
@@ -73,6 +97,12 @@ def test_shares_of_events_and_counts_that_are_nan() -> None:
     numpy.testing.assert_allclose(found, [*shares, NAN], rtol=1e-5)
     many = P.Multinomial(2, prob=HALVES, total_count=2)
     assert numpy.isnan(many.log_prob(rows[2]).item())
+
+
+def test_relaxed_shares_beyond_the_support() -> None:
+    rows = np.array([[0.25, 0.75], [0, 1], [-1, 2], [0.75, 0.75], [NAN, 0.5]])
+    found = P.RelaxedOneHotCategorical(1.0, 2, prob=HALVES).log_prob(rows).tolist()
+    numpy.testing.assert_allclose(found, [0, -INF, -INF, -INF, NAN], atol=1e-6)
 
 
 def test_shares_beyond_the_support() -> None:

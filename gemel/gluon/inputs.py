@@ -37,8 +37,8 @@ def with_array(block: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
     except TypeError:
         given = reprlib.repr(arguments[0])
         raise OperandError(
-            f"{type(block).__name__}: the input {given} is not an array; give an array, or a list "
-            "of numbers"
+            f"{type(block).__name__}: the input {given} is not an array of numbers; give an array, "
+            "or a list of numbers"
         ) from None
 
 

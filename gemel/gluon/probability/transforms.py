@@ -6,7 +6,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel import np, npx
-from gemel.gluon.probability.base import Distribution, NoFormulaError, OfOdds, Tensor, softplus
+from gemel.gluon.probability.base import (
+    Distribution,
+    NoFormulaError,
+    OfOdds,
+    Tensor,
+    safe,
+    softplus,
+    supported,
+)
 from gemel.gluon.probability.discrete import OfEvents
 
 
@@ -29,6 +37,10 @@ class Transformation:
         """Its inverse."""
         raise NoFormulaError(f"{type(self).__name__} has no inverse")
 
+    def beyond(self, y: Any) -> Any:
+        """Where y is not a result, or one of its limits."""
+        return False
+
     def log_det_jacobian(self, x: Any, y: Any) -> Tensor:
         """The logarithm of the absolute determinant of its derivatives, where y = f(x)."""
         raise NoFormulaError(f"{type(self).__name__} has no density")
@@ -44,6 +56,10 @@ class ExpTransform(Transformation):
     def inv(self, y: Any) -> Tensor:
         """log(y)."""
         return np.log(y)
+
+    def beyond(self, y: Any) -> Any:
+        """Numbers up to 0."""
+        return y <= 0
 
     def log_det_jacobian(self, x: Any, y: Any) -> Tensor:
         """x."""
@@ -93,6 +109,10 @@ class PowerTransform(Transformation):
         """y ** (1 / exponent)."""
         return y ** (1 / self.exponent)
 
+    def beyond(self, y: Any) -> Any:
+        """Numbers up to 0."""
+        return y <= 0
+
     def log_det_jacobian(self, x: Any, y: Any) -> Tensor:
         """log(abs(exponent * y / x))."""
         return np.log(np.abs(self.exponent * y / x))
@@ -108,6 +128,10 @@ class SigmoidTransform(Transformation):
     def inv(self, y: Any) -> Tensor:
         """log(y / (1 - y))."""
         return np.log(y) - np.log1p(-1 * y)
+
+    def beyond(self, y: Any) -> Any:
+        """Numbers up to 0, and from 1."""
+        return np.logical_or(y <= 0, y >= 1)
 
     def log_det_jacobian(self, x: Any, y: Any) -> Tensor:
         """-softplus(x) - softplus(-x)."""
@@ -163,6 +187,14 @@ class ComposeTransform(Transformation):
             y = part.inv(y)
         return y
 
+    def beyond(self, y: Any) -> Any:
+        """Where one of them has no such result."""
+        found: Any = False
+        for part in reversed(self.parts):
+            found = np.logical_or(found, part.beyond(y))
+            y = part.inv(y)
+        return found
+
     def log_det_jacobian(self, x: Any, y: Any) -> Tensor:
         """The sum of theirs."""
         total: Any = 0.0
@@ -208,10 +240,14 @@ class TransformedDistribution(Distribution):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        x = self.transform.inv(value)
+        value = np.asarray(value)
+        beyond = np.logical_or(self.transform.beyond(value), np.zeros_like(value, dtype=bool))
+        held = np.where(beyond, self.transform(np.full_like(value, 0.5)), value)
+        x = self.transform.inv(held)
         inner = _events(self.base_dist.log_prob(x), self.event_dim - self.base_dist.event_dim)
-        stretched = self.transform.log_det_jacobian(x, value)
-        return inner - _events(stretched, self.event_dim - self.transform.event_dim)
+        stretched = self.transform.log_det_jacobian(x, held)
+        found = inner - _events(stretched, self.event_dim - self.transform.event_dim)
+        return supported(_events(value, self.event_dim), _events(beyond, self.event_dim), found)
 
     def cdf(self, value: Any) -> Tensor:
         """See `Distribution.cdf`."""
@@ -242,9 +278,12 @@ class RelaxedBernoulli(OfOdds):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        high, low = np.log(value), np.log1p(-1 * value)
+        value = np.asarray(value)
+        beyond = np.logical_or(value <= 0, value >= 1)
+        held = safe(value, beyond, self.logit, 0.5)
+        high, low = np.log(held), np.log1p(-1 * held)
         apart = self.logit - self.T * (high - low)
-        return np.log(self.T) + apart - 2 * softplus(apart) - high - low
+        return supported(value, beyond, np.log(self.T) + apart - 2 * softplus(apart) - high - low)
 
 
 class RelaxedOneHotCategorical(OfEvents):
@@ -275,12 +314,17 @@ class RelaxedOneHotCategorical(OfEvents):
 
     def log_prob(self, value: Any) -> Tensor:
         """See `Distribution.log_prob`."""
-        logs, count = np.log(value), self.num_events
+        value = np.asarray(value)
+        below = value <= 0
+        held = safe(value, below, self.prob)
+        beyond = np.logical_or(below.any(axis=-1), np.abs(held.sum(axis=-1) - 1) > 0.01)
+        logs, count = np.log(held), self.num_events
         scores = self.log_probs - self.T * logs
         highest = scores.max(axis=-1, keepdims=True)
         total = np.log(np.exp(scores - highest).sum(axis=-1)) + highest[..., 0]
         norm = npx.gammaln(float(count)) + (count - 1) * np.log(self.T)
-        return norm + (scores - logs).sum(axis=-1) - count * total
+        found = norm + (scores - logs).sum(axis=-1) - count * total
+        return supported(value.sum(axis=-1), beyond, found)
 
     def entropy(self) -> Tensor:
         """There is no closed form of it: raises `NoFormulaError`."""
