@@ -239,6 +239,20 @@ def test_sequences_end_with_the_inputs(lengths: Any) -> None:
         close(end, np.stack(wanted[1]))
 
 
+@pytest.mark.parametrize("make", [
+    lambda: rnn.LSTMCell(2), lambda: rnn.DropoutCell(0.5),
+    lambda: rnn.ResidualCell(rnn.GRUCell(4)), lambda: rnn.VariationalDropoutCell(rnn.GRUCell(2)),
+    lambda: rnn.BidirectionalCell(rnn.RNNCell(2), rnn.RNNCell(2)),
+])  # fmt: skip
+def test_numpys_arrays_are_unrolled(make: Any) -> None:
+    cell, x = make(), numpy.random.default_rng(0).normal(size=(3, 5, 4)).astype("float32")
+    cell.initialize()
+    wanted, _ = cell.unroll(5, np.array(x), merge_outputs=True)
+    by_steps = [x[:, step] for step in range(5)]
+    for given in (x, by_steps, [step.tolist() for step in by_steps]):
+        close(cell.unroll(5, given, merge_outputs=True)[0], wanted)
+
+
 def test_default_outputs_of_unroll() -> None:
     """As in MXNet: a list, also of bidirectional cells; but a dropout cell keeps an array."""
     x = np.random.normal(size=(3, 5, 4))

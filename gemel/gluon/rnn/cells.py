@@ -12,6 +12,7 @@ from gemel.gluon.hybrid import HybridBlock, holds_symbols, symbol_block
 from gemel.gluon.inputs import of_array
 from gemel.gluon.nn.activations import activation_named
 from gemel.ir.current import current_trace
+from gemel.ir.graph import Entry
 from gemel.ranges import counted
 from gemel.spec import check_axes
 from gemel.tracing.manners import are_nd, as_nd
@@ -131,14 +132,18 @@ def as_list(length: int, inputs: Any, layout: str) -> list[Any]:
     if layout not in LAYOUTS:
         raise unknown_name("layout of unroll", layout, LAYOUTS)
     if isinstance(inputs, (list, tuple)):
-        steps = list(inputs)
+        steps = [_as_array(each) for each in inputs]
     else:
-        axis = layout.index("T")
+        inputs, axis = _as_array(inputs), layout.index("T")
         count = int(inputs.shape[axis])
         steps = [inputs[:, t] if axis else inputs[t] for t in range(count)]
     if len(steps) != length or not steps:
         raise ShapeError(f"unroll: inputs have {len(steps)} steps, but length is {length}")
     return steps
+
+
+def _as_array(value: Any) -> Any:
+    return value if isinstance(value, (np.ndarray, Entry)) else np.asarray(value)
 
 
 def within(valid_length: Any, length: int) -> Any:
