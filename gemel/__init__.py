@@ -19,7 +19,9 @@ except ImportError:
 
 # isort: split
 from gemel import _core, config
+from gemel.process import tracebacks
 
+tracebacks.install()  # first, for the errors of the settings
 config.check()
 _core.configure(
     workers=config.WORKERS.read(),
@@ -43,7 +45,7 @@ from gemel.device import (  # noqa: E402
     try_all_gpus,
     try_gpu,
 )
-from gemel.process import notebook, tracebacks  # noqa: E402
+from gemel.process import notebook  # noqa: E402
 
 _core.set_exception_types(
     {
@@ -54,7 +56,6 @@ _core.set_exception_types(
     }
 )
 
-tracebacks.install()
 notebook.install_if_interactive()
 
 

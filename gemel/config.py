@@ -19,7 +19,7 @@ class Variable:
     """One setting: its `name` in the environment, its default, and what it means.
 
     A text is one of the `choices`, if there are any; a number is at least `least` and at most
-    `most`.
+    `most`, by default the core's largest integer, or infinity.
     """
 
     __slots__ = ("choices", "default", "doc", "least", "most", "name")
@@ -30,15 +30,15 @@ class Variable:
         default: Any,
         doc: str,
         choices: tuple[str, ...] = (),
-        least: int = 0,
-        most: int = LARGEST,
+        least: float = 0,
+        most: float | None = None,
     ) -> None:
         self.name = name
         self.default = default
         self.doc = doc
         self.choices = choices
         self.least = least
-        self.most = most
+        self.most = most if most is not None else inf if isinstance(default, float) else LARGEST
 
     def read(self) -> Any:
         """The environment's value in the type of the default.
@@ -60,21 +60,22 @@ class Variable:
                 )
             return text.lower() in YES
         if isinstance(self.default, int):
-            return self._number(text, int, self.most)
+            return self._number(text, int)
         if isinstance(self.default, float):
-            return self._number(text, float, inf)
+            return self._number(text, float)
         return text
 
-    def _number(self, text: str, kind: type[int] | type[float], most: float) -> int | float:
+    def _number(self, text: str, kind: type[int] | type[float]) -> int | float:
         try:
             number = kind(text)
-            if self.least <= number <= most:
+            if self.least <= number <= self.most:
                 return number
         except ValueError:
             pass
         wanted = "a number" if kind is float else "a whole number"
-        end = "" if most == inf else " to 2**63 - 1" if most == LARGEST else f" to {most}"
-        raise ArgumentError(f"{self.name}={text!r}: must be {wanted} from {self.least}{end}")
+        ends = {inf: "", LARGEST: " to 2**63 - 1"}
+        end = ends.get(self.most, f" to {self.most:g}")
+        raise ArgumentError(f"{self.name}={text!r}: must be {wanted} from {self.least:g}{end}")
 
 
 def check() -> None:
@@ -116,9 +117,14 @@ SIMULATED_BANDWIDTH = Variable(
     "GEMEL_SIMULATED_BANDWIDTH",
     12.0,
     "bandwidth of a simulated GPU's link, in GB/s in each direction",
+    least=1e-6,
+    most=1e9,
 )
 SIMULATED_LATENCY = Variable(
-    "GEMEL_SIMULATED_LATENCY", 10.0, "latency of a copy over a simulated link, in microseconds"
+    "GEMEL_SIMULATED_LATENCY",
+    10.0,
+    "latency of a copy over a simulated link, in microseconds",
+    most=1e7,
 )
 TARGET = Variable(
     "GEMEL_TARGET",

@@ -235,8 +235,8 @@ def simulate(
     Given a `Topology` instead of a number, its GPUs are simulated. Each GPU's own link is then its
     route to the nearest host. A store ``"device"`` or ``"local"`` sums gradients over the links of
     the topology, by the schedule that its planner chooses. Raises `DeviceError` for more GPUs than
-    there are names for, or a bandwidth that is not a finite number above 0; to make copies cheap,
-    give a large one, such as 1e6.
+    there are names for, or a link that those variables could not describe (`config`); to make
+    copies cheap, give a large bandwidth, such as 1e6.
 
     >>> device.simulate(device.topology("p3").slower(100))
     >>> device.num_gpus()
@@ -259,15 +259,22 @@ def simulate(
 def _link(bandwidth: float | None = None, latency: float | None = None) -> tuple[float, float]:
     """The GB/s and microseconds of a simulated GPU's link; None means the environment's. Raises
     `DeviceError`."""
-    from gemel.ranges import is_finite  # only simulations need it
-
     bandwidth = config.SIMULATED_BANDWIDTH.read() if bandwidth is None else bandwidth
     latency = config.SIMULATED_LATENCY.read() if latency is None else latency
-    if is_finite(bandwidth) and bandwidth > 0 and is_finite(latency) and latency >= 0:
+    return _checked(bandwidth, latency)
+
+
+def _checked(bandwidth: float, latency: float) -> tuple[float, float]:
+    from gemel.ranges import is_finite  # only simulations need it
+
+    speeds, delays = config.SIMULATED_BANDWIDTH, config.SIMULATED_LATENCY
+    given = zip((bandwidth, latency), (speeds, delays), strict=True)
+    if all(is_finite(value) and one.least <= value <= one.most for value, one in given):
         return bandwidth, latency
     raise DeviceError(
         f"simulate: a link of {bandwidth!r} GB/s and {latency!r} us; both must be finite numbers, "
-        "the bandwidth positive and the latency not negative"
+        f"the bandwidth from {speeds.least:g} to {speeds.most:g} and the latency from "
+        f"{delays.least:g} to {delays.most:g}"
     )
 
 
@@ -286,7 +293,7 @@ def _simulate_topology(
             "latency do not apply; describe other links with gemel.links.Topology, or slow all "
             "of them down with slower()"
         )
-    _make([where.to_host(name) or _link() for name in names])
+    _make([_checked(*(where.to_host(name) or _link())) for name in names])
     _simulation.topology = where
 
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+
 import pytest
 from programs import end
 
@@ -19,7 +23,10 @@ REFUSED = [
     ("GEMEL_CACHE_BYTES", "-1", "a whole number from 0"),
     ("GEMEL_KEEP_BYTES", "1e9", "a whole number from 0"),
     ("GEMEL_SIMULATED_GPUS", "9", "a whole number from 0 to 8"),
-    ("GEMEL_SIMULATED_LATENCY", "nan", "a number from 0$"),
+    ("GEMEL_SIMULATED_LATENCY", "nan", r"a number from 0 to 1e\+07$"),
+    ("GEMEL_SIMULATED_LATENCY", "1e300", r"a number from 0 to 1e\+07$"),
+    ("GEMEL_SIMULATED_BANDWIDTH", "1e-300", r"a number from 1e-06 to 1e\+09$"),
+    ("GEMEL_SIMULATED_BANDWIDTH", "0", r"a number from 1e-06 to 1e\+09$"),
     ("GEMEL_WAIT_SECONDS", "-0.5", "a number from 0$"),
     ("GEMEL_DEBUG", "x", "a whole number from 0 to 2"),
     ("GEMEL_VERIFY", "maybe", "one of 1, true, on, yes, 0, false, off, no"),
@@ -76,3 +83,14 @@ def test_a_mistake_is_an_error_at_the_start(name: str) -> None:
     ended = end("import gemel", **{name: "x"})
     assert ended.code == 1
     assert f"{name}='x': must be" in ended.text.splitlines()[-1]
+    assert f"gemel{os.sep}__init__.py" not in ended.text
+
+
+@pytest.mark.parametrize("name", ["GEMEL_WORKERS", "GEMEL_TRACEBACK"])
+def test_the_command_shows_a_mistake_alone(name: str) -> None:
+    command = [sys.executable, "-m", "gemel", "-h"]
+    found = subprocess.run(
+        command, env={**os.environ, name: "x"}, text=True, capture_output=True, timeout=120
+    )
+    (line,) = found.stderr.splitlines()
+    assert found.returncode == 1 and f"{name}='x': must be" in line

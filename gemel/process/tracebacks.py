@@ -30,7 +30,7 @@ def shorten(error: BaseException | None) -> None:
         found = list(_places(error.__traceback__))
         outside = [place for place in found if not _is_ours(place)]
         meant = isinstance(error, MEANT) or found[-1:] == outside[-1:]
-        if meant and outside:
+        if meant:
             error.__traceback__ = _joined(outside)
         error = error.__cause__ or error.__context__
 
@@ -42,7 +42,11 @@ def _places(traceback: TracebackType | None) -> Any:
 
 
 def _is_ours(place: TracebackType) -> bool:
-    return place.tb_frame.f_code.co_filename.startswith(PACKAGE)
+    """Whether a frame is gemel's, or that of `python -m`, which comes before a program's first
+    line."""
+    frame = place.tb_frame
+    named = frame.f_globals.get("__name__")
+    return named == "runpy" or frame.f_code.co_filename.startswith(PACKAGE)
 
 
 def _joined(places: list[TracebackType]) -> TracebackType | None:
@@ -54,8 +58,11 @@ def _joined(places: list[TracebackType]) -> TracebackType | None:
 
 
 def install() -> None:
-    """Shorten exceptions that end the program; whatever showed them before still shows them."""
-    if config.TRACEBACK.read() == "full":
+    """Shorten exceptions that end the program; whatever showed them before still shows them.
+
+    A wrong value of GEMEL_TRACEBACK is for `config.check` to report.
+    """
+    if os.environ.get(config.TRACEBACK.name) == "full":
         return
     shown_before = sys.excepthook
 
