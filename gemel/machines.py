@@ -24,6 +24,10 @@ ETHERNET = (10.0, 1.0)
 #: Networks by name: gigabits per second.
 NETWORKS = {"10gbe": 10.0, "25gbe": 25.0, "100gbe": 100.0}
 
+#: Planning takes a minute for a cluster of so many machines, and some for a fleet of so many, and
+#: the time grows with the square of the number.
+MOST_IN_CLUSTER, MOST_IN_FLEET = 128, 4096
+
 #: Which pairs of GPUs of a p3.16xlarge are joined by one NVLink, and which by two.
 CUBE_SINGLE = ((0, 1), (0, 2), (1, 3), (2, 6), (3, 7), (4, 5), (4, 6), (5, 7))
 CUBE_DOUBLE = ((0, 3), (0, 4), (1, 2), (1, 5), (2, 3), (4, 7), (5, 6), (6, 7))
@@ -66,8 +70,8 @@ def dgx2() -> Topology:
 def cluster(machine: Topology, count: int, network: str = "25gbe") -> Topology:
     """`count` identical machines, the first host of each on one switch. Nodes are named `m0.gpu3`.
 
-    `network` is "10gbe", "25gbe" or "100gbe". Raises `TopologyError` for a machine without a host,
-    or fewer than one machine, `UnknownNameError` for another network.
+    `network` is "10gbe", "25gbe" or "100gbe". Raises `TopologyError` for a machine without a host
+    and for other than 1 to `MOST_IN_CLUSTER` machines, `UnknownNameError` for another network.
     """
     if network not in NETWORKS:
         raise unknown_name("network", network, NETWORKS)
@@ -75,6 +79,11 @@ def cluster(machine: Topology, count: int, network: str = "25gbe") -> Topology:
         raise TopologyError(
             f"cluster: {count} times {machine.name}, which has {len(machine.hosts)} hosts; there "
             "must be at least one machine, and a host for the network"
+        )
+    if count > MOST_IN_CLUSTER:
+        raise TopologyError(
+            f"cluster: {count} times {machine.name}; at most {MOST_IN_CLUSTER} machines can be "
+            "planned with their GPUs; for more, `fleet` counts each as one device"
         )
     nodes, links = [Node("network", "switch", -1)], []
     for number in range(count):
@@ -101,6 +110,8 @@ def fleet(
         raise TopologyError(
             f"fleet: {machines} machines, {per_rack} in a rack; both must be at least 1"
         )
+    if machines > MOST_IN_FLEET:
+        raise TopologyError(f"fleet: {machines} machines; give at most {MOST_IN_FLEET}")
     racks = -(-machines // per_rack)
     nodes = [Node(f"m{number}", "gpu", number // per_rack) for number in range(machines)]
     nodes += [Node(f"rack{rack}", "switch", rack) for rack in range(racks)]
@@ -134,15 +145,16 @@ NAMES = tuple(MACHINES) + tuple(
 
 
 def named(name: str) -> Topology:
-    """Return the topology with that name: a machine (`p3`) or a cluster of any size (`2xp3-25gbe`).
+    """Return the topology with that name: a machine (`p3`) or a cluster (`2xp3-25gbe`).
 
-    Raises `UnknownNameError`, which suggests the nearest name.
+    Raises `UnknownNameError`, which suggests the nearest name, and `TopologyError` for more than
+    `MOST_IN_CLUSTER` machines.
     """
     if not isinstance(name, str):
         raise unknown_name("topology", name, MACHINES)
     if name in MACHINES:
         return MACHINES[name]()
-    found = re.fullmatch(r"([1-9]\d*)x(.+)-([^-]+)", name)
+    found = re.fullmatch(r"([1-9]\d{0,18})x(.+)-([^-]+)", name)
     if found and found[2] in MACHINES and found[3] in NETWORKS:
         return cluster(MACHINES[found[2]](), int(found[1]), found[3])
     hint = suggestion(name, NAMES)

@@ -140,7 +140,10 @@ REFUSED = [
     ((*SERVERS, "--workers", "0", __file__), "1 servers and 0 workers"),
     ((*SERVERS, "--restarts", "-1", __file__), "-1 restarts"),
     ((*SERVERS, "--reach", "nan", __file__), "the limit reach is nan; it must be more than 0"),
+    ((*SERVERS, "--timeout", "3", __file__), "--timeout 3 is for workers over MPI"),
     (("launch", "--engine", "ray", "-n", "1", __file__), "--engine ray starts servers"),
+    (("launch", "-n", "1", "--restarts", "5", __file__), "--restarts is for jobs with servers"),
+    (("launch", "-n", "1", "--folder", ".", __file__), "--folder is for jobs with servers"),
     (
         ("launch", "-n", "1", "--timeout", "0", __file__),
         "--timeout is 0.0 s; it must be more than 0",

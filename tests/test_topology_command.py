@@ -81,6 +81,12 @@ def test_version_defaults_and_what_is_missing(capsys: Any) -> None:
         (["--explain", "p33"], "unknown topology 'p33'; did you mean 'p3'"),
         (["--bytes", "much"], "'much' is not a number of bytes"),
         (["--machines", "1"], "give 2 or more"),
+        (["--machines", "99999999"], "--machines 99999999: give 2 or more, and at most 4096"),
+        (["--explain", "99999999xp3-25gbe"], "99999999 times p3; at most 128 machines"),
+        (["--draw", f"{'9' * 5000}xp3-25gbe"], "unknown topology"),
+        (["--network", "foo"], "--network foo: it is for --machines"),
+        (["--explain", "p3", "--network", "10gbe"], "--network 10gbe: it is for --machines"),
+        (["--draw", "p3", "--bytes", "1MB"], "--bytes 1MB: a drawing has no sizes"),
         (["--machines", "9", "--network", "isdn"], "unknown network 'isdn'"),
         (["--wrong"], "unrecognized arguments"),
     ],
@@ -156,6 +162,10 @@ def test_counts() -> None:
         topology.growth(1e6, [1])
     with pytest.raises(TopologyError, match="2 or more"):
         topology.growth(1e6, [])
+    with pytest.raises(TopologyError, match="at most 4096"):
+        topology.growth(1e6, [2, 5000])
+    with pytest.raises(TopologyError, match="at most 4096"):
+        topology.fleet(5000)
     with pytest.raises(UnknownNameError):
         topology.growth(1e6, [2], network="modem")
 

@@ -6,7 +6,7 @@ from __future__ import annotations
 import argparse
 
 from gemel.errors import TopologyError
-from gemel.machines import NAMES, NETWORKS, named
+from gemel.machines import MOST_IN_FLEET, NAMES, NETWORKS, named
 from gemel.topology.explaining import compare
 from gemel.topology.growth import counts_up_to, growth, report
 from gemel.topology.planner import Planner
@@ -38,23 +38,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--network",
-        default="25gbe",
-        help=f"network between the machines of --machines: {', '.join(NETWORKS)}",
+        help=f"network between the machines of --machines: {', '.join(NETWORKS)} (25gbe)",
     )
 
 
 def run(given: argparse.Namespace) -> int:
     """Print what the options ask for; returns the exit status. Raises `GemelError`s."""
     nbytes = None if given.bytes is None else read_bytes(given.bytes)
+    if given.network is not None and given.machines is None:
+        raise TopologyError(
+            f"--network {given.network}: it is for --machines; a cluster's name says its own, "
+            "as in --explain 2xp3-25gbe"
+        )
+    if nbytes is not None and given.draw is not None and given.explain is given.machines is None:
+        raise TopologyError(f"--bytes {given.bytes}: a drawing has no sizes; use --explain")
     if given.draw is not None:
         print(named(given.draw).drawing())
     if given.explain is not None:
         print(explained(given.explain, nbytes))
     if given.machines is not None:
-        if given.machines < 2:
-            raise TopologyError(f"--machines {given.machines}: give 2 or more")
+        if not 2 <= given.machines <= MOST_IN_FLEET:
+            raise TopologyError(
+                f"--machines {given.machines}: give 2 or more, and at most {MOST_IN_FLEET}"
+            )
         counts = counts_up_to(given.machines)
-        print(report(growth(1e8 if nbytes is None else nbytes, counts, given.network)))
+        network = "25gbe" if given.network is None else given.network
+        print(report(growth(1e8 if nbytes is None else nbytes, counts, network)))
     if given.draw is given.explain is given.machines is None:
         print(listed(nbytes))
     return 0

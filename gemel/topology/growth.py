@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gemel.errors import TopologyError
 from gemel.links import Topology
-from gemel.machines import fleet
+from gemel.machines import MOST_IN_FLEET, fleet
 from gemel.topology.estimate import Estimate
 from gemel.topology.explaining import table
 from gemel.topology.rings import Ring
@@ -85,8 +85,10 @@ def growth(
     >>> round(found.seconds["pieces"][-1] * 1e3, 2)  # ms on 8 machines
     0.61
     """
-    if not machines or min(machines) < 2:
-        raise TopologyError(f"growth: {list(machines)} machines; give 2 or more")
+    if not machines or min(machines) < 2 or max(machines) > MOST_IN_FLEET:
+        raise TopologyError(
+            f"growth: {list(machines)} machines; give 2 or more, and at most {MOST_IN_FLEET}"
+        )
     columns: dict[str, list[float]] = {name: [] for name in SCHEDULES}
     for count in machines:
         topology = fleet(count, per_rack, network, uplink)

@@ -145,6 +145,11 @@ def run_launch(given: argparse.Namespace, program: str, arguments: list[str]) ->
                 "launch: --hosts is for workers over MPI; with --servers use --engine ray, or "
                 "start `gemel serve` on the machines yourself (docs/parameter-server.md)"
             )
+        if given.timeout is not None:
+            raise WorldError(
+                f"launch: --timeout {given.timeout:g} is for workers over MPI; with --servers, "
+                "--wait is how long workers wait for an answer"
+            )
         if given.engine == "local" and not Path(program).is_file():
             raise MissingFileError(f"launch: there is no file {program}")
         job = Job(
