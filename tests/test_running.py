@@ -236,6 +236,18 @@ TRANSLATED = {
     "task = asyncio.create_task(f(4)) if False else f(4)\ny, await task": "(3, 4)",
     "async with asyncio.Lock():\n    print([await f(i) for i in range(2)])": "[0, 1]",
     "folder = %pwd\n%cd /\nos.getcwd()": "'/'",
+    "%%timeit -n 2 -r1 z = 3\nprint(z * 2)": "6",
+    "%timeit -o -n 1 print(1 + 1)": "2",
+    "%timeit -o 1 + 1": "2",
+    "%%capture caught\nprint(4)": "4",
+    "%system echo so": "['so']",
+    "!!echo and so": "['and so']",
+    "get_ipython().run_line_magic('matplotlib', 'inline')": "",
+    "get_ipython().system('echo {word}')": "so",
+    "get_ipython().run_line_magic('timeit', '-n 1 print(5)')": "5",
+    "get_ipython().run_cell_magic('time', '', 'q = 2')\nq": "2",
+    "_ + 1": "3",
+    "_, __, _23, Out[23], In[23]": "(3, 2, 3, 3, '_ + 1')",
 }
 
 
@@ -261,6 +273,30 @@ def test_magics_that_are_not_done(cell: str, named: str, tmp_path: Path) -> None
     (tmp_path / "book.ipynb").write_text(json.dumps({"nbformat": 4, "cells": cells}))
     found = python("-m", "gemel", "run", "book.ipynb", folder=tmp_path)
     assert found.returncode == 1 and named in found.stderr and not found.stdout
+
+
+@pytest.mark.parametrize(("setting", "status"), [("fail", 70), ("warn", 0)])
+def test_a_failure_that_nobody_reads(setting: str, status: int, tmp_path: Path) -> None:
+    source = "from mxnet import np\nx = np.take(np.ones(3), np.array([9]), mode='raise')"
+    cells = [{"cell_type": "code", "source": each} for each in (source, "print('next')")]
+    (tmp_path / "book.ipynb").write_text(json.dumps({"cells": cells}))
+    arguments = "-m", "gemel", "run", "book.ipynb"
+    found = python(*arguments, folder=tmp_path, GEMEL_UNSEEN_ERRORS=setting)
+    assert found.returncode == status and found.stdout == "next\n"
+    assert "1 operation(s) failed" in found.stderr and "book.ipynb In [1]:2" in found.stderr
+
+
+def test_a_failure_that_a_later_cell_reads(tmp_path: Path) -> None:
+    sources = (
+        "from mxnet import np\nx = np.take(np.ones(3), np.array([9]), mode='raise')",
+        "import time\ntime.sleep(0.3)",
+        "try:\n    x.item()\nexcept IndexError:\n    print('caught')",
+    )
+    cells = [{"cell_type": "code", "source": each} for each in sources]
+    # Windows' editors begin a file with a mark.
+    (tmp_path / "book.ipynb").write_text(json.dumps({"cells": cells}), encoding="utf-8-sig")
+    found = python("-m", "gemel", "run", "book.ipynb", folder=tmp_path)
+    assert (found.returncode, found.stdout, found.stderr) == (0, "caught\n", "")
 
 
 def test_files_that_are_no_notebooks(tmp_path: Path) -> None:

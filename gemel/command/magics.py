@@ -18,8 +18,9 @@ from typing import Any
 
 from gemel.errors import ArgumentError
 
-#: Magics whose argument, or whose cell, is Python.
-TIMED = ("time", "timeit", "prun", "capture")
+#: Magics whose argument, or whose cell, is Python, and their options that take a value. What a
+#: cell's `%%capture` names is no statement.
+TIMED = {"time": "", "timeit": "nrp", "prun": "lsTD", "capture": ""}
 #: Magics for the display, the editor and the installation of packages, which do nothing here.
 IGNORED = (
     *("matplotlib", "config", "load_ext", "reload_ext", "unload_ext", "autoreload", "aimport"),
@@ -35,19 +36,43 @@ INSTALLERS = ("pip", "pip3", "conda", "mamba", "apt", "apt-get")
 ASSIGNED = re.compile(r"([\w\s,.*\[\]'\"]+=\s*)([!%])(?![!%=])(.*)")
 
 
+class Shell:
+    """What `get_ipython()` returns in a notebook: the methods of IPython's shell that translated
+    lines call."""
+
+    def __init__(self, scope: dict[str, Any]) -> None:
+        self.user_ns = scope
+
+    def system(self, command: str) -> None:
+        """`!command`: run a command in a shell and print its output."""
+        shell(filled(command, self.user_ns))
+
+    def getoutput(self, command: str) -> list[str]:
+        """`found = !command`: the lines that a command prints."""
+        return lines(filled(command, self.user_ns))
+
+    def run_line_magic(self, name: str, line: str) -> Any:
+        """`%name line`. Raises `ArgumentError` for magics that are not done."""
+        if name in TIMED:
+            return self._run(statement(name, line))
+        return perform(name, filled(line, self.user_ns))
+
+    def run_cell_magic(self, name: str, line: str, cell: str) -> None:
+        """A cell after `%%name line`. Raises `ArgumentError` for magics that are not done."""
+        if name in TIMED:
+            self._run(plain(f"%%{name} {line}\n{cell}"))
+        else:
+            perform_cell(name, line, cell)
+
+    def _run(self, text: str) -> None:
+        exec(compile(text, "<magic>", "exec"), self.user_ns)
+
+
 def enter(scope: dict[str, Any]) -> None:
-    """Give a notebook's names the functions that translated lines call."""
-
-    def run(command: str) -> None:
-        shell(filled(command, scope))
-
-    def lines(command: str) -> list[str]:
-        return output(filled(command, scope)).splitlines()
-
-    def do(name: str, rest: str) -> Any:
-        return perform(name, filled(rest, scope))
-
-    scope.update(_gemel_shell=run, _gemel_lines=lines, _gemel_magic=do, _gemel_cell=cell)
+    """Give a notebook's names the shell that translated lines call."""
+    if "get_ipython" not in scope:
+        found = Shell(scope)
+        scope["get_ipython"] = lambda: found
 
 
 # --- translation ----------------------------------------------------------------------------
@@ -60,8 +85,8 @@ def plain(source: str) -> str:
         name, rest = magic(lines[0])
         if name not in TIMED:
             body = "\n".join(lines[1:]) + "\n"
-            return f"_gemel_cell({name!r}, {rest!r}, {body!r})\n"
-        lines[0] = ""
+            return f"get_ipython().run_cell_magic({name!r}, {rest!r}, {body!r})\n"
+        lines[0] = "" if name == "capture" else statement(name, rest)
     while True:
         text = "\n".join(lines) + "\n"
         try:
@@ -101,15 +126,22 @@ def translated(line: str) -> str:
     assigned = ASSIGNED.fullmatch(line)
     if assigned:
         names, mark, rest = assigned.groups()
-        return f"{names}_gemel_lines({rest!r})" if mark == "!" else names + translated(f"%{rest}")
+        return names + translated(f"!!{rest}" if mark == "!" else f"%{rest}")
     if line.startswith("!"):
-        return f"_gemel_shell({line.lstrip('!')!r})"
+        done = "getoutput" if line.startswith("!!") else "system"
+        return f"get_ipython().{done}({line.lstrip('!')!r})"
     if not line.startswith("%"):
         return "pass"  # a question for help
     name, rest = magic(line)
     if name not in TIMED:
-        return f"_gemel_magic({name!r}, {rest!r})"
-    return re.sub(r"^(-[a-z]\s*\d*\s+)+", "", rest) or "pass"  # without options such as -n 10
+        return f"get_ipython().run_line_magic({name!r}, {rest!r})"
+    return statement(name, rest) or "pass"
+
+
+def statement(name: str, rest: str) -> str:
+    """The Python after a magic of TIMED, without options such as -n 10."""
+    valued = rf"-[{TIMED[name]}]\s*\S+(\s+|$)|" if TIMED[name] else ""
+    return re.sub(rf"^({valued}-[a-zA-Z]+(\s+|$))+", "", rest)
 
 
 # --- shell commands -------------------------------------------------------------------------
@@ -134,6 +166,11 @@ def shell(command: str) -> None:
         print(f"gemel run: skipped !{command}", file=sys.stderr)
         return
     print(output(command), end="")
+
+
+def lines(command: str) -> list[str]:
+    """The lines that a command prints."""
+    return output(command).splitlines()
 
 
 def output(command: str) -> str:
@@ -181,10 +218,12 @@ DONE: dict[str, Callable[[str], Any]] = {
     "set_env": environment,
     "cd": change_folder,
     "pwd": lambda rest: os.getcwd(),
+    "system": lines,
+    "sx": lines,
 }
 
 
-def cell(name: str, rest: str, body: str) -> None:
+def perform_cell(name: str, rest: str, body: str) -> None:
     """Do what the magic of a whole cell says. Raises `ArgumentError` for those that are not
     done."""
     if name in SHELLS:

@@ -23,7 +23,7 @@ from typing import Any
 from gemel import as_mxnet  # noqa: F401 -- from here on mxnet is gemel
 from gemel.command import magics
 from gemel.errors import GemelError
-from gemel.process import notebook, tracebacks
+from gemel.process import tracebacks
 
 
 def run(file: str, arguments: list[str]) -> int:
@@ -75,7 +75,11 @@ def begin_at(path: str, error: BaseException) -> None:
 
 def run_notebook(path: str, main: ModuleType) -> int:
     """Run the code cells of a notebook in the module's namespace; returns 0, or 1 after an
-    exception."""
+    exception.
+
+    As after a script, failures of operations that nothing has raised are shown when the process
+    ends, and decide its status. A later cell may still read the array.
+    """
     try:
         cells = list(code_cells(path))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -83,12 +87,14 @@ def run_notebook(path: str, main: ModuleType) -> int:
         return 2
     os.environ.setdefault("MPLBACKEND", "agg")  # figures have no window
     scope = vars(main)
-    scope.update({"__name__": "__main__", "display": display})
+    scope.update({"__name__": "__main__", "display": display, "In": [""], "Out": {}})
     for number, source in enumerate(cells, 1):
         name = f"{path} In [{number}]"
+        scope["In"].append(source)
         try:
             value = run_cell(source, scope, name)
             if value is not None:
+                remember(value, number, scope)
                 display(value)
         except SystemExit:
             raise
@@ -98,14 +104,13 @@ def run_notebook(path: str, main: ModuleType) -> int:
             traceback.print_exception(error)
             return 130 if isinstance(error, KeyboardInterrupt) else 1
         finally:
-            notebook.report()
             sys.stdout.flush()
     return 0
 
 
 def code_cells(path: str) -> Iterator[str]:
     """The sources of the code cells of a notebook file, of format 4 or 3."""
-    with open(path, encoding="utf-8") as file:
+    with open(path, encoding="utf-8-sig") as file:  # some editors begin it with a mark
         book = json.load(file)
     sheets = book.get("worksheets", [book])
     for cell in (cell for sheet in sheets for cell in sheet["cells"]):
@@ -145,6 +150,13 @@ def execute(tree: ast.Module | ast.Expression, scope: dict[str, Any], name: str)
 def loop() -> asyncio.AbstractEventLoop:
     """The event loop of all cells: tasks that one has begun go on while another waits."""
     return asyncio.new_event_loop()
+
+
+def remember(value: Any, number: int, scope: dict[str, Any]) -> None:
+    """Give a notebook the value of a cell under Jupyter's names: `_`, `_5` and `Out[5]`, and `__`
+    and `___` for those before it."""
+    scope["Out"][number] = scope[f"_{number}"] = value
+    scope["___"], scope["__"], scope["_"] = scope.get("__", ""), scope.get("_", ""), value
 
 
 def display(*values: Any) -> None:
