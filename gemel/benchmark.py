@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from time import perf_counter
 
+from gemel.errors import ArgumentError
+
 
 class Timer:
     """A stopwatch that keeps every time it measured, in seconds. It runs from the start."""
@@ -22,7 +24,9 @@ class Timer:
         return self.times[-1]
 
     def avg(self) -> float:
-        """The mean of the kept times."""
+        """The mean of the kept times. Raises `ArgumentError` if there are none."""
+        if not self.times:
+            raise ArgumentError("Timer: no time has been kept, so there is no mean; call stop()")
         return sum(self.times) / len(self.times)
 
     def sum(self) -> float:

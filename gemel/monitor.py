@@ -55,7 +55,12 @@ class Monitor:
             )
         self.interval = interval
         self.stat_func = size_of_elements if stat_func is None else stat_func
-        self.re_prog = re.compile(pattern)
+        try:
+            self.re_prog = re.compile(pattern)
+        except (TypeError, re.error) as error:
+            raise ArgumentError(
+                f"Monitor: pattern is {pattern!r}, which is no regular expression: {error}"
+            ) from None
         self.sort = sort
         self.monitor_all = monitor_all
         self.activated = False

@@ -10,9 +10,10 @@ from collections.abc import Mapping, Sequence
 from importlib import import_module
 from typing import Any
 
-from gemel.arrays.archives import appear
+from gemel.arrays.archives import appear, checked_path
 from gemel.errors import ArgumentError, RenderingError, ShapeError
-from gemel.spec import product
+from gemel.ranges import counted, is_finite
+from gemel.spec import is_several, product
 from gemel.symbol import Symbol
 from gemel.symbol.node import SymbolNode, nodes_of
 from gemel.symbol.run import infer
@@ -71,11 +72,13 @@ def print_summary(
         raise TypeError(
             f"print_summary: {type(symbol).__name__} is not a Symbol; see Block.summary"
         )
-    if len(positions) != len(COLUMNS):
-        raise ArgumentError(f"print_summary: positions {positions} must be {len(COLUMNS)} ends")
-    if not (shape is None or isinstance(shape, Mapping)):
-        raise ArgumentError(f"print_summary: shape is {shape!r}; give shapes by names of inputs")
-    known = None if shape is None else _Shapes(symbol, shape)
+    fits = is_several(positions) and len(positions) == len(COLUMNS)
+    if not fits or not all(is_finite(each) and each >= 0 for each in positions):
+        raise ArgumentError(
+            f"print_summary: positions {positions!r} must be {len(COLUMNS)} ends, as numbers"
+        )
+    line_length = counted("print_summary", "line_length", line_length)
+    known = None if shape is None else _Shapes("print_summary", symbol, shape)
     ends = [int(line_length * each) if positions[-1] <= 1 else int(each) for each in positions]
     rule = "_" * line_length
     print(rule, _line(COLUMNS, ends), "=" * line_length, sep="\n")
@@ -83,10 +86,10 @@ def print_summary(
     heads = {id(node) for node, _ in symbol._heads}
     shown = [n for n in nodes if not n.is_variable or n is nodes[0] or id(n) in heads]
     total = 0
-    counted: set[str] = set()
+    done: set[str] = set()
     for node in shown:
         before = [n.name for n, _ in node.inputs if not n.is_variable or n is nodes[0]]
-        count = 0 if known is None else known.parameters(node, counted)
+        count = 0 if known is None else known.parameters(node, done)
         total += count
         extents = "" if known is None else "x".join(map(str, known.example(node)))
         first = (f"{node.name}({node.op})", extents, "" if known is None else count)
@@ -107,7 +110,9 @@ def _line(fields: Sequence[Any], ends: Sequence[int]) -> str:
 class _Shapes:
     """The shapes of a symbol's nodes, computed from those of its inputs."""
 
-    def __init__(self, symbol: Symbol, given: Mapping[str, tuple[int, ...]]) -> None:
+    def __init__(self, name: str, symbol: Symbol, given: Mapping[str, tuple[int, ...]]) -> None:
+        if not isinstance(given, Mapping) or not all(isinstance(each, str) for each in given):
+            raise ArgumentError(f"{name}: shape is {given!r}; give shapes by names of inputs")
         self._given = set(given)
         self._statistics = set(symbol.list_auxiliary_states())
         inside = symbol.get_internals()
@@ -166,7 +171,7 @@ class Drawing:
 
     def save(self, filename: Any = None, directory: Any = None) -> str:
         """Write the source to a file, by default the title and ``.gv``, and return its name."""
-        name = os.fspath(filename or f"{self.title}.gv")
+        name = checked_path("save", "filename", filename or f"{self.title}.gv")
         path = name if directory is None else os.path.join(os.fspath(directory), name)
         appear(path, [self.source.encode()])
         return path
@@ -223,7 +228,8 @@ def plot_network(
     With `shape`, the shapes of inputs by name, arrows say the shape of an example. `node_attrs` are
     attributes of Graphviz for all boxes; weights are left out by `hide_weights`; `dtype` is
     accepted for old code. Raises `TypeError` for anything but a symbol, `ShapeError` if the shapes
-    do not determine all others, and `ArgumentError` for two nodes with the same name.
+    do not determine all others, and `ArgumentError` for two nodes with the same name, and settings
+    of a wrong type.
 
     >>> from gemel import sym
     >>> y = sym.FullyConnected(sym.var("data"), num_hidden=3, name="fc")
@@ -232,7 +238,14 @@ def plot_network(
     """
     if not isinstance(symbol, Symbol):
         raise TypeError(f"plot_network: {type(symbol).__name__} is not a Symbol")
-    known = None if shape is None else _Shapes(symbol, shape)
+    for what, value in ("title", title), ("save_format", save_format):
+        if not isinstance(value, str):
+            raise ArgumentError(f"plot_network: {what} is {value!r}; it must be a string")
+    if not (node_attrs is None or isinstance(node_attrs, Mapping)):
+        raise ArgumentError(
+            f"plot_network: node_attrs is {node_attrs!r}; give Graphviz's attributes by name"
+        )
+    known = None if shape is None else _Shapes("plot_network", symbol, shape)
     box = {"shape": "box", "style": "filled", "fixedsize": "false", **(node_attrs or {})}
     lines = [f"digraph {_quoted(title)} {{", f"  node [{_attributes(box)}]", "  rankdir=BT"]
     edges = []

@@ -489,6 +489,8 @@ def test_benchmark_prints_one_line():
         pass
     assert re.fullmatch(r"Done: \d+\.\d{4} sec\n", out.getvalue())
     timer = gemel.Timer()
+    with pytest.raises(gemel.errors.ArgumentError, match="no time has been kept"):
+        timer.avg()
     timer.stop()
     timer.stop()
     assert timer.sum() == pytest.approx(sum(timer.times))

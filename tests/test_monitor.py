@@ -141,6 +141,9 @@ def test_errors_of_statistics_end_the_batch() -> None:
 def test_refused() -> None:
     with pytest.raises(ArgumentError, match="interval is 0"):
         mx.mon.Monitor(0)
+    for pattern in "(", 5:
+        with pytest.raises(ArgumentError, match=r"Monitor: pattern is .*no regular expression"):
+            mx.mon.Monitor(1, pattern=pattern)  # type: ignore[arg-type]
     monitor = mx.mon.Monitor(1, lambda x: "large", pattern="net_output")
     with pytest.raises(ArgumentError, match="list is neither a Block nor an Executor"):
         monitor.install([])

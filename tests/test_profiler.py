@@ -352,6 +352,14 @@ def test_invalid_filenames(filename):
     assert (kept.filename, kept.recorder.capacity) == ("kept.json", 7)
 
 
+def test_a_folder_is_no_file_of_a_trace(tmp_path):
+    profiler.set_config(filename=tmp_path)
+    profiler.set_state("run")
+    with pytest.raises(ArgumentError, match="is a folder; set_config"):
+        profiler.dump()
+    assert profiler._profiler.running  # the recording goes on
+
+
 def test_configuration_errors():
     profiler.set_config(profile_all=True, aggregate_stats=True)
     with pytest.raises(UnknownNameError, match="did you mean 'filename'"):
@@ -427,6 +435,8 @@ def test_the_drawing(tmp_path, two_gpus):
     assert len(json.loads((tmp_path / "step.json").read_text())["nodes"]) == 7
     with pytest.raises(UnknownNameError, match=r"\.svg"):
         g.save(tmp_path / "step.png")
+    with pytest.raises(ArgumentError, match="graph: path=5 is not the path of a file"):
+        g.save(5)
     assert g._repr_svg_().startswith("<svg")
 
 

@@ -216,7 +216,10 @@ def test_nothing_recorded() -> None:
 def test_an_empty_recording() -> None:
     profiler.set_state("run")
     profiler.set_state("stop")
-    assert sum(profiler.report().shares.values()) == pytest.approx(1)
+    found = profiler.report()
+    assert sum(found.shares.values()) == pytest.approx(1)
+    assert found.bottleneck == found.remedy == ""
+    assert str(found).endswith("bottleneck: none, as no operations were recorded")
 
 
 def test_a_forked_child_has_the_locks_for_itself() -> None:

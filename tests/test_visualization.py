@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from pathlib import Path
 from types import SimpleNamespace
@@ -112,9 +113,21 @@ def test_refused() -> None:
         mx.viz.print_summary(mx.gluon.nn.HybridSequential())
     with pytest.raises(TypeError, match="not a Symbol"):
         mx.viz.plot_network([])
-    for wrong in {"positions": (0.5, 1.0)}, {"shape": [(1, 2)]}:
-        with pytest.raises(ArgumentError, match="print_summary: "):
+    for wrong in (
+        {"positions": (0.5, 1.0)}, {"positions": "abcd"}, {"positions": (0.4, 0.6, 0.8, math.nan)},
+        {"line_length": "a"}, {"shape": [(1, 2)]}, {"shape": {5: (1, 2)}},
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match=f"print_summary: .*{next(iter(wrong))}"):
             mx.viz.print_summary(network(), **wrong)  # type: ignore[arg-type]
+    for wrong in {"title": 5}, {"save_format": 5}, {"node_attrs": 5}, {"shape": 5}:
+        with pytest.raises(ArgumentError, match=f"plot_network: {next(iter(wrong))} is 5"):
+            mx.viz.plot_network(network(), **wrong)  # type: ignore[arg-type]
+    for shape in (5, "ab", (1.5, 2), (-3, 2)):
+        for use in mx.viz.print_summary, mx.viz.plot_network:
+            with pytest.raises(ShapeError, match="variable 'data': shape"):
+                use(network(), shape={"data": shape})  # type: ignore[dict-item, operator]
+    with pytest.raises(ArgumentError, match="save: filename=5 is not the path of a file"):
+        mx.viz.plot_network(network()).save(5)
     with pytest.raises(ShapeError, match="do not determine that of"):
         mx.viz.print_summary(network(), {})
     twice = sym.relu(sym.relu(sym.var("data"), name="same"), name="same")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from gemel.arrays.making import array_like, from_numpy
 from gemel.device import Device
-from gemel.errors import DTypeError, MissingFileError, ParameterFileError
+from gemel.errors import ArgumentError, DTypeError, MissingFileError, ParameterFileError
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 
@@ -107,6 +107,13 @@ def _put(file: Any, ending: str, content: bytes) -> None:
         return
     path = os.fspath(file)
     appear(path if path.endswith(ending) else path + ending, [content])
+
+
+def checked_path(name: str, what: str, path: Any) -> str:
+    """A path as text. Raises `ArgumentError`, which names the function and its argument."""
+    if not isinstance(path, (str, bytes, os.PathLike)) or not os.fspath(path):
+        raise ArgumentError(f"{name}: {what}={path!r} is not the path of a file")
+    return os.fsdecode(path)
 
 
 def appear(path: str, parts: Iterable[bytes]) -> None:

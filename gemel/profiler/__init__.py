@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gemel import _core
-from gemel.arrays.archives import appear
+from gemel.arrays.archives import appear, checked_path
 from gemel.config import LARGEST
 from gemel.errors import ArgumentError, unknown_name
 from gemel.profiler import table
@@ -133,9 +133,7 @@ def set_config(**settings: Any) -> None:
             raise unknown_name(
                 "setting of the profiler", name, ("filename", "capacity", *_SWITCHES)
             )
-    filename = settings.get("filename", _profiler.filename)
-    if not isinstance(filename, (str, bytes, os.PathLike)) or not os.fspath(filename):
-        raise ArgumentError(f"profiler: filename={filename!r} is not the path of a file")
+    filename = checked_path("profiler", "filename", settings.get("filename", _profiler.filename))
     capacity = settings.get("capacity", _profiler.recorder.capacity)
     whole = isinstance(capacity, int) and not isinstance(capacity, bool)
     if not whole or not 0 <= capacity <= LARGEST:
@@ -143,7 +141,7 @@ def set_config(**settings: Any) -> None:
             f"profiler: capacity={capacity!r} is not a valid number of operations; give a whole "
             "number from 0 to 2**63 - 1"
         )
-    _profiler.filename, _profiler.recorder.capacity = os.fsdecode(filename), capacity
+    _profiler.filename, _profiler.recorder.capacity = filename, capacity
 
 
 def set_state(state: str = "stop", profile_process: str = "worker") -> None:
@@ -175,7 +173,12 @@ def resume(profile_process: str = "worker") -> None:
 
 def dump(finished: bool = True, profile_process: str = "worker") -> str:
     """Write the recording as a Perfetto trace and return the file's name. `finished` also ends the
-    recording."""
+    recording. Raises `MissingFileError` if the file's folder is missing, and `ArgumentError` if the
+    name is that of a folder."""
+    if os.path.isdir(_profiler.filename):
+        raise ArgumentError(
+            f"profiler: {_profiler.filename!r} is a folder; set_config(filename=...) names the file"
+        )
     if finished:
         set_state("stop")
     trace, recording = _profiler.collect(), _profiler.recording
@@ -211,7 +214,8 @@ def steps() -> StepReport:
     """The time inside compiled programs: for each step its operations, number of runs and duration.
 
     Single operations that have their own plan (a product, a sum) are included. Times are wall time.
-    A step is a kernel; a kernel shared by several threads counts once.
+    A step is a kernel; a kernel shared by several threads counts once. Steps of a program that
+    compute the same share a row, which has the runs of all of them: two in ten calls are 20.
     """
     return _steps(_profiler.collect())
 

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from gemel.arrays.archives import appear
+from gemel.arrays.archives import appear, checked_path
 from gemel.errors import ArgumentError, unknown_name
 from gemel.profiler.records import Edge, Operation, Trace, device_name
 
@@ -128,11 +128,12 @@ class StepGraph:
     def save(self, path: Any) -> None:
         """Write the graph: `.svg` for the drawing, `.json` for the data. Other endings are
         errors."""
-        ending = os.path.splitext(os.fspath(path))[1]
+        path = checked_path("graph", "path", path)
+        ending = os.path.splitext(path)[1]
         writers = {".svg": self.to_svg, ".json": self.to_json}
         if ending not in writers:
             raise unknown_name("ending of a graph's file", ending, writers)
-        appear(os.fspath(path), [writers[ending]().encode()])
+        appear(path, [writers[ending]().encode()])
 
     def _repr_svg_(self) -> str:
         return self.to_svg()

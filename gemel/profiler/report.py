@@ -48,7 +48,8 @@ class Report(NamedTuple):
     wall: float
     #: Fractions of the wall time: data, transforms, Python issue, compute, copies, sync points.
     shares: dict[str, float]
-    #: The name of the largest share, or "memory limit"; "" if nothing was recorded.
+    #: The name of the largest share, or "memory limit"; "" if no operations were recorded, and no
+    #: reading of data.
     bottleneck: str
     remedy: str
     #: The fraction of the time in which operations waited for memory, and of the cores' time used.
@@ -56,13 +57,15 @@ class Report(NamedTuple):
     used: float
 
     def __str__(self) -> str:
-        if not self.bottleneck:
+        if not self.shares:
             return "nothing was recorded: profiler.set_state('run') begins"
         lines = [f"{self.wall:.1f} ms of wall time, {self.used:.0%} of the cores' time used"]
         lines += [f"  {name:<12} {share:6.1%}" for name, share in self.shares.items()]
         lines += [f"  operations waited for memory {self.held:.1%} of the time"] * (
             self.held > 0.01
         )
+        if not self.bottleneck:
+            return "\n".join([*lines, "bottleneck: none, as no operations were recorded"])
         return "\n".join([*lines, f"bottleneck: {self.bottleneck}", f"remedy: {self.remedy}"])
 
 
@@ -78,6 +81,8 @@ def report(trace: Trace, sampler: Sampler) -> Report:
     used = sum(span.processor for span in spans) / (wall * _core.cores())
     shares = {name: value / wall for name, value in found.parts().items()}
     held = (crowded + waited) / wall
+    if not trace.operations and all(sample.kind == "python" for sample in sampler.samples):
+        return Report(wall / 1e6, shares, "", "", min(held, 1.0), used)
     name = max(shares, key=lambda name: shares[name])
     loss = shares["sync points"]
     engine = name in ("compute", "copies", "Python issue")

@@ -8,11 +8,11 @@ from gemel.profiler.records import Trace
 
 
 class StepRow(NamedTuple):
-    """All runs of one step of a program; times in microseconds."""
+    """All runs of the steps of a program that compute the same; times in microseconds."""
 
     program: str
     label: str  # what it computes: operations, and the specs of the results
-    times: int
+    times: int  # the runs of all these steps
     total: float
     longest: float
     share: float  # fraction of the time of all of this program's steps

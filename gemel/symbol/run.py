@@ -11,7 +11,7 @@ from gemel.ir import precision
 from gemel.ir.graph import placeholder
 from gemel.ir.trace import Trace
 from gemel.npx.serialize import dtype_of_flag
-from gemel.spec import Spec
+from gemel.spec import Spec, extents
 from gemel.symbol import own
 from gemel.symbol.node import (
     Reference,
@@ -98,10 +98,13 @@ def infer(
 ) -> tuple[dict[str, tuple[int, ...]], list[Spec | None]]:
     """The shapes of variables inferred from those given, and the specs of the heads.
 
-    What cannot be inferred is left out, or is None.
+    What cannot be inferred is left out, or is None. Raises `ShapeError` for shapes that no array
+    can have, and for those that do not fit.
     """
     heads = tuple(heads)
-    known: dict[str, tuple[int, ...]] = {name: tuple(shape) for name, shape in shapes.items()}
+    known: dict[str, tuple[int, ...]] = {
+        name: extents(f"variable {name!r}", shape) for name, shape in shapes.items()
+    }
     dtypes = dtypes or {}
     specs: dict[int, list[Any]] = {}
     for node in nodes_of(heads):
