@@ -246,8 +246,12 @@ TRANSLATED = {
     "get_ipython().system('echo {word}')": "so",
     "get_ipython().run_line_magic('timeit', '-n 1 print(5)')": "5",
     "get_ipython().run_cell_magic('time', '', 'q = 2')\nq": "2",
+    "get_ipython().magic('matplotlib inline')\n%matplotlib\tinline": "",
+    "get_ipython = lambda: None  # as IPython's own\n!echo still": "still",
+    "\n   \n%%bash\necho after lines": "after lines",
+    "  p = 1\n  if p:\n    print(p)": "1",
     "_ + 1": "3",
-    "_, __, _23, Out[23], In[23]": "(3, 2, 3, 3, '_ + 1')",
+    "_, __, _27, Out[27], In[27]": "(3, 2, 3, 3, '_ + 1')",
 }
 
 

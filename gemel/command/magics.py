@@ -38,7 +38,8 @@ ASSIGNED = re.compile(r"([\w\s,.*\[\]'\"]+=\s*)([!%])(?![!%=])(.*)")
 
 class Shell:
     """What `get_ipython()` returns in a notebook: the methods of IPython's shell that translated
-    lines call."""
+    lines call. They have it under a name of their own, because the notebook may import IPython's
+    `get_ipython`, which finds none."""
 
     def __init__(self, scope: dict[str, Any]) -> None:
         self.user_ns = scope
@@ -57,6 +58,10 @@ class Shell:
             return self._run(statement(name, line))
         return perform(name, filled(line, self.user_ns))
 
+    def magic(self, line: str) -> Any:
+        """`%line`, as old notebooks write it."""
+        return self.run_line_magic(*magic(line))
+
     def run_cell_magic(self, name: str, line: str, cell: str) -> None:
         """A cell after `%%name line`. Raises `ArgumentError` for magics that are not done."""
         if name in TIMED:
@@ -70,9 +75,9 @@ class Shell:
 
 def enter(scope: dict[str, Any]) -> None:
     """Give a notebook's names the shell that translated lines call."""
-    if "get_ipython" not in scope:
+    if "_gemel" not in scope:
         found = Shell(scope)
-        scope["get_ipython"] = lambda: found
+        scope.update(_gemel=found, get_ipython=lambda: found)
 
 
 # --- translation ----------------------------------------------------------------------------
@@ -81,12 +86,15 @@ def enter(scope: dict[str, Any]) -> None:
 def plain(source: str) -> str:
     """A cell's source as Python: magics and shell commands are translated, and no line is added."""
     lines = source.splitlines()
-    if source.startswith("%%"):
-        name, rest = magic(lines[0])
+    first = next((index for index, line in enumerate(lines) if line.strip()), 0)
+    indent = re.match(r"\s*", "".join(lines[first : first + 1]))[0]  # type: ignore[index]
+    lines = [line.removeprefix(indent) for line in lines]
+    if lines and lines[first].startswith("%%"):
+        name, rest = magic(lines[first])
         if name not in TIMED:
-            body = "\n".join(lines[1:]) + "\n"
-            return f"get_ipython().run_cell_magic({name!r}, {rest!r}, {body!r})\n"
-        lines[0] = "" if name == "capture" else statement(name, rest)
+            body = "\n".join(lines[first + 1 :]) + "\n"
+            return "\n" * first + f"_gemel.run_cell_magic({name!r}, {rest!r}, {body!r})\n"
+        lines[first] = "" if name == "capture" else statement(name, rest)
     while True:
         text = "\n".join(lines) + "\n"
         try:
@@ -117,8 +125,8 @@ def continued(lines: list[str], index: int) -> str:
 
 def magic(line: str) -> tuple[str, str]:
     """The name and the arguments of a magic."""
-    name, _, rest = line.lstrip("%").partition(" ")
-    return name, rest.strip()
+    name, *rest = line.lstrip("%").split(maxsplit=1) or [""]
+    return name, "".join(rest).strip()
 
 
 def translated(line: str) -> str:
@@ -129,12 +137,12 @@ def translated(line: str) -> str:
         return names + translated(f"!!{rest}" if mark == "!" else f"%{rest}")
     if line.startswith("!"):
         done = "getoutput" if line.startswith("!!") else "system"
-        return f"get_ipython().{done}({line.lstrip('!')!r})"
+        return f"_gemel.{done}({line.lstrip('!')!r})"
     if not line.startswith("%"):
         return "pass"  # a question for help
     name, rest = magic(line)
     if name not in TIMED:
-        return f"get_ipython().run_line_magic({name!r}, {rest!r})"
+        return f"_gemel.run_line_magic({name!r}, {rest!r})"
     return statement(name, rest) or "pass"
 
 
