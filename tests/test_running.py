@@ -239,7 +239,13 @@ TRANSLATED = {
     "%%timeit -n 2 -r1 z = 3\nprint(z * 2)": "6",
     "%timeit -o -n 1 print(1 + 1)": "2",
     "%timeit -o 1 + 1": "2",
-    "%%capture caught\nprint(4)": "4",
+    "%%capture caught\nprint(4)\n4 + 1": "",
+    "str(caught), caught.stderr": r"('4\n5\n', '')",
+    "caught.show()": "4\n5",
+    "%%capture caught\nprint(4)": "",
+    "caught.stdout": r"'4\n'",
+    "%%capture\n!echo not shown": "",
+    "get_ipython().run_cell_magic('capture', 'c', 'print(6)')\nc.stdout": r"'6\n'",
     "%system echo so": "['so']",
     "!!echo and so": "['and so']",
     "get_ipython().run_line_magic('matplotlib', 'inline')": "",
@@ -251,7 +257,7 @@ TRANSLATED = {
     "\n   \n%%bash\necho after lines": "after lines",
     "  p = 1\n  if p:\n    print(p)": "1",
     "_ + 1": "3",
-    "_, __, _27, Out[27], In[27]": "(3, 2, 3, 3, '_ + 1')",
+    "_, __, _33, Out[33], In[33]": "(3, 2, 3, 3, '_ + 1')",
 }
 
 

@@ -13,13 +13,15 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from io import StringIO
+from typing import Any, NamedTuple
 
 from gemel.errors import ArgumentError
 
 #: Magics whose argument, or whose cell, is Python, and their options that take a value. What a
-#: cell's `%%capture` names is no statement.
+#: cell's `%%capture` names is no statement (`captured`).
 TIMED = {"time": "", "timeit": "nrp", "prun": "lsTD", "capture": ""}
 #: Magics for the display, the editor and the installation of packages, which do nothing here.
 IGNORED = (
@@ -65,7 +67,9 @@ class Shell:
     def run_cell_magic(self, name: str, line: str, cell: str) -> None:
         """A cell after `%%name line`. Raises `ArgumentError` for magics that are not done."""
         if name in TIMED:
-            self._run(plain(f"%%{name} {line}\n{cell}"))
+            source = f"%%{name} {line}\n{cell}"
+            with captured(source, self.user_ns):
+                self._run(plain(source))
         else:
             perform_cell(name, line, cell)
 
@@ -78,6 +82,36 @@ def enter(scope: dict[str, Any]) -> None:
     if "_gemel" not in scope:
         found = Shell(scope)
         scope.update(_gemel=found, get_ipython=lambda: found)
+
+
+class Captured(NamedTuple):
+    """What a cell has printed."""
+
+    stdout: str
+    stderr: str
+
+    def __str__(self) -> str:
+        return self.stdout
+
+    def show(self) -> None:
+        """Print it."""
+        print(self.stdout, end="")
+        print(self.stderr, end="", file=sys.stderr)
+
+
+@contextmanager
+def captured(source: str, scope: dict[str, Any]) -> Iterator[bool]:
+    """Runs a cell: what one that begins with `%%capture name` prints is not shown, but kept under
+    that name, if there is one. Gives whether this is such a cell."""
+    line = source.lstrip().partition("\n")[0]
+    name, rest = magic(line)
+    if not line.startswith("%%") or name != "capture":
+        yield False
+        return
+    with redirect_stdout(StringIO()) as printed, redirect_stderr(StringIO()) as errors:
+        yield True
+    kept = [word for word in rest.split() if not word.startswith("-")]
+    scope.update(dict.fromkeys(kept[:1], Captured(printed.getvalue(), errors.getvalue())))
 
 
 # --- translation ----------------------------------------------------------------------------

@@ -131,11 +131,15 @@ def run_cell(source: str, scope: dict[str, Any], name: str = "<cell>") -> Any:
     linecache.cache[name] = len(text), None, text.splitlines(keepends=True), name
     tree = ast.parse(text, name)
     last = tree.body[-1] if tree.body and not text.rstrip().endswith(";") else None
-    if isinstance(last, ast.Expr):
+    with magics.captured(source, scope) as is_captured:
+        if not isinstance(last, ast.Expr):
+            return execute(tree, scope, name)
         tree.body.pop()
         execute(tree, scope, name)
-        return execute(ast.Expression(last.value), scope, name)
-    return execute(tree, scope, name)
+        value = execute(ast.Expression(last.value), scope, name)
+        if is_captured and value is not None:
+            display(value)
+        return None if is_captured else value
 
 
 def execute(tree: ast.Module | ast.Expression, scope: dict[str, Any], name: str) -> Any:
