@@ -96,9 +96,9 @@ class Topology:
 
         Raises `TopologyError` for a factor that is not positive.
         """
-        if not 0 < factor < math.inf:
+        if not (is_finite(factor) and factor > 0):
             raise TopologyError(
-                f"topology {self.name}: {factor} times slower; the factor must be more than 0"
+                f"topology {self.name}: {factor!r} times slower; the factor must be more than 0"
             )
         links = [
             link._replace(

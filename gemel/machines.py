@@ -6,8 +6,10 @@ Latencies are round figures for a message that a program sends, not for a bare w
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
+from typing import Any
 
 from gemel.errors import TopologyError, suggestion, unknown_name
 from gemel.links import Link, Node, Topology
@@ -73,8 +75,9 @@ def cluster(machine: Topology, count: int, network: str = "25gbe") -> Topology:
     `network` is "10gbe", "25gbe" or "100gbe". Raises `TopologyError` for a machine without a host
     and for other than 1 to `MOST_IN_CLUSTER` machines, `UnknownNameError` for another network.
     """
-    if network not in NETWORKS:
-        raise unknown_name("network", network, NETWORKS)
+    checked_topology("cluster", machine)
+    _check_network(network)
+    count = whole("cluster", "machines", count)
     if count < 1 or not machine.hosts:
         raise TopologyError(
             f"cluster: {count} times {machine.name}, which has {len(machine.hosts)} hosts; there "
@@ -104,8 +107,9 @@ def fleet(
     A rack's switch is joined to the core by `uplink` gigabits per second; the latency is that of
     the machines' own links. Every rack is a `machine` of the topology: its devices are near.
     """
-    if network not in NETWORKS:
-        raise unknown_name("network", network, NETWORKS)
+    _check_network(network)
+    machines = whole("fleet", "machines", machines)
+    per_rack = whole("fleet", "machines in a rack", per_rack)
     if machines < 1 or per_rack < 1:
         raise TopologyError(
             f"fleet: {machines} machines, {per_rack} in a rack; both must be at least 1"
@@ -163,6 +167,28 @@ def named(name: str) -> Topology:
         if not hint
         else unknown_name("topology", name, NAMES)
     )
+
+
+def checked_topology(name: str, given: object) -> Topology:
+    """The argument of a function. Raises `TopologyError` unless it is a topology."""
+    if isinstance(given, Topology):
+        return given
+    raise TopologyError(
+        f"{name}: {given!r} is no topology; give one such as named('p3'), or describe another with "
+        "gemel.links.Topology"
+    )
+
+
+def whole(name: str, what: str, number: Any) -> int:
+    """A number of machines. Raises `TopologyError` unless it is whole."""
+    if hasattr(number, "__index__"):
+        return operator.index(number)
+    raise TopologyError(f"{name}: {number!r} {what}; give a whole number")
+
+
+def _check_network(network: object) -> None:
+    if not isinstance(network, str) or network not in NETWORKS:
+        raise unknown_name("network", network, NETWORKS)
 
 
 def _ethernet(one: str, other: str, gigabits: float) -> Link:

@@ -130,6 +130,28 @@ def test_wrong_machines_are_refused() -> None:
         topology.fleet(0)
 
 
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: topology.cluster(5, 2), "cluster: 5 is no topology"),
+        (lambda: topology.cluster(topology.p3(), 1.5), "cluster: 1.5 machines; give a whole"),
+        (lambda: topology.cluster(topology.p3(), "2"), "cluster: '2' machines; give a whole"),
+        (lambda: topology.cluster(topology.p3(), 200), "at most 128 machines"),
+        (lambda: topology.cluster(topology.p3(), 2, []), "unknown network"),
+        (lambda: topology.fleet("a"), "fleet: 'a' machines; give a whole number"),
+        (lambda: topology.fleet(4, per_rack=1.5), "fleet: 1.5 machines in a rack"),
+        (lambda: topology.growth(1e6, [2, "a"]), "growth: 'a' machines"),
+        (lambda: topology.growth(1e6, 2.5), "growth: 2.5 machines"),
+        (lambda: topology.Planner(5), "planner: 5 is no topology"),
+        (lambda: topology.Planner(topology.p3()).explain(5), "explain takes a list"),
+        (lambda: topology.p3().slower("a"), "'a' times slower"),
+    ],
+)
+def test_wrong_arguments_are_typed_errors(call: Any, said: str) -> None:
+    with pytest.raises((TopologyError, UnknownNameError), match=said):
+        call()
+
+
 @pytest.mark.parametrize("module", ["execution", "growth", "planner", "rings", "simulator"])
 def test_examples_in_docstrings(module: str) -> None:
     found = doctest.testmod(importlib.import_module(f"gemel.topology.{module}"))

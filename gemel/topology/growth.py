@@ -9,7 +9,8 @@ from typing import NamedTuple
 
 from gemel.errors import TopologyError
 from gemel.links import Topology
-from gemel.machines import MOST_IN_FLEET, fleet
+from gemel.machines import MOST_IN_FLEET, fleet, whole
+from gemel.spec import is_several
 from gemel.topology.estimate import Estimate
 from gemel.topology.explaining import table
 from gemel.topology.rings import Ring
@@ -85,9 +86,11 @@ def growth(
     >>> round(found.seconds["pieces"][-1] * 1e3, 2)  # ms on 8 machines
     0.61
     """
+    counts = machines if is_several(machines) else [machines]
+    machines = [whole("growth", "machines", each) for each in counts]
     if not machines or min(machines) < 2 or max(machines) > MOST_IN_FLEET:
         raise TopologyError(
-            f"growth: {list(machines)} machines; give 2 or more, and at most {MOST_IN_FLEET}"
+            f"growth: {machines} machines; give 2 or more, and at most {MOST_IN_FLEET}"
         )
     columns: dict[str, list[float]] = {name: [] for name in SCHEDULES}
     for count in machines:

@@ -9,7 +9,9 @@ import numpy
 
 from gemel.errors import TopologyError
 from gemel.links import Topology
+from gemel.machines import checked_topology
 from gemel.ranges import is_finite
+from gemel.spec import is_several
 from gemel.topology.estimate import Estimate
 from gemel.topology.explaining import SIZES, explain, table
 from gemel.topology.routes import Routes
@@ -59,7 +61,7 @@ class Planner:
     """
 
     def __init__(self, topology: Topology, schedules: Sequence[Schedule] | None = None) -> None:
-        self.topology = topology
+        self.topology = checked_topology("planner", topology)
         self.routes = Routes(topology)
         chosen = candidates(topology) if schedules is None else list(schedules)
         if not chosen:
@@ -164,5 +166,8 @@ class Planner:
         return numpy.where(nbytes > 0, found, 0.0)
 
     def explain(self, sizes: Sequence[float] = SIZES) -> str:
-        """A table of the choices for tensors of several sizes, with reasons and drawings."""
+        """A table of the choices for tensors of several sizes, with reasons and drawings.
+        Raises `TopologyError` for sizes that are none."""
+        if not is_several(sizes):
+            raise TopologyError(f"planner: explain takes a list of numbers of bytes, not {sizes!r}")
         return explain(self.topology, self.estimates, self.best, self.ranges(), sizes)
