@@ -684,6 +684,7 @@ ELSEWHERE = {
     **dict.fromkeys(("eig", "eigvals"), "known up to order and sign (test_complex)"),
     "viewed": "what it takes depends on sizes of dtypes (test_as_numpy)",
     "detached": "detach() in a trace; arrays have their own (test_found_outside)",
+    "cumprod_backward": "two of its inputs depend on each other (test_second_gradients)",
     "with_gradient": "its gradient is given, not that of what it computes (test_nd_calls)",
     "branch": "its operands are programs: npx.cond makes them (test_three_ways)",
 }

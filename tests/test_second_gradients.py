@@ -26,6 +26,7 @@ SMOOTH: dict[str, Function] = {
     "log softmax": lambda x: npx.log_softmax(x) * x * x,
     "reductions": lambda x: (x * x).mean() * x.var() + x.std() + x.prod(),
     "extremes": lambda x: (x * x).max() * x + (x**3).min(),
+    "running products": lambda x: np.cumprod(x) * np.cumprod(x[::-1]),
     "products": lambda x: np.dot(x.reshape(1, 3) * x, np.tanh(x).reshape(3, 1)) * x,
     "matrices": lambda x: np.matmul(x.reshape(3, 1), x.reshape(1, 3)).T @ np.exp(x),
     "choices": lambda x: np.where(x > 1.5, x**3, x**2) + np.maximum(x, 1.2) * x,
@@ -55,6 +56,34 @@ def test_second_gradients_at_zeros() -> None:
     slope.backward()
     wanted = [-(numpy.pi**2) / 3] * 2 + [-2.70306075]
     numpy.testing.assert_allclose(x.grad.asnumpy(), wanted, rtol=1e-6)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_of_running_products_at_zeros(compiled: bool) -> None:
+    """Each running product is also differentiated as a product of elements."""
+
+    def of_elements(x: Any) -> Any:
+        found = [x[0]]
+        for place in range(1, 4):
+            found.append(found[-1] * x[place])
+        return np.stack(found)
+
+    def running(x: Any) -> Any:
+        return np.cumprod(x, axis=0)
+
+    weights = array([[0.5, -1.0], [2.0, 1.0], [0.25, 3.0], [1.5, -0.5]])
+    for start in ([[0.0, 2.0], [2.0, 0.0], [3.0, 0.0], [-1.0, 4.0]], [[1.0, 0.5]] * 4):
+        found = []
+        for function in (gemel.compile(running) if compiled else running, of_elements):
+            x = array(start)
+            x.attach_grad()
+            with autograd.record():
+                slope = autograd.grad((function(x) * weights).sum(), x, create_graph=True)
+                second = autograd.grad((slope * weights).sum(), x, create_graph=True)
+                last = (second * weights).sum()
+            third = autograd.grad(last, x)
+            found.append([slope.asnumpy(), second.asnumpy(), third.asnumpy()])
+        numpy.testing.assert_allclose(*found, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])

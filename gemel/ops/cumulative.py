@@ -6,16 +6,16 @@ from typing import Any
 
 from gemel.device import beside_arrays
 from gemel.errors import ShapeError
-from gemel.ir.declare import op
+from gemel.ir.declare import composite, op
 from gemel.ir.interpret import spec_of
 from gemel.ir.keywords import into
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ir.rules import Emitter
-from gemel.ops.elementwise import cast, full, multiply, where
+from gemel.ops.elementwise import cast, full, iota, multiply, where
 from gemel.ops.logic import equal, logical_and
-from gemel.ops.reduction import in_dtype, sum
-from gemel.ops.shape import concatenate, operand, reshape
+from gemel.ops.reduction import in_dtype, products_before, sum
+from gemel.ops.shape import concatenate, expand_dims, operand, reshape, swapaxes
 from gemel.spec import Spec, normalize_axis
 
 
@@ -117,6 +117,15 @@ def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
 
 @cumprod.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
+    return (cumprod_backward(g, y, x, axis=axis),)
+
+
+@composite()
+def cumprod_backward(g: Any, y: Any, x: Any, *, axis: int) -> Any:
+    """The gradient of `cumprod` for the gradient g of its result y: g, y and x have one shape.
+
+    It is an operation, because the gradient of its body is wrong where an element of x is 0.
+    """
     # Up to the first zero, the derivative of each product with respect to an element is the product
     # divided by that element. For the first zero it is the product of the other elements; for the
     # elements after it, it is 0.
@@ -126,7 +135,43 @@ def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
     others = cumprod(where(first, 1, x), axis=axis)
     along_zero = _sum_of_later(multiply(g, others), axis)
     before = _sum_of_later(multiply(g, y), axis) / where(zero, 1, x)
-    return (where(equal(zeros, 0), before, where(first, along_zero, 0)),)
+    return where(equal(zeros, 0), before, where(first, along_zero, 0))
+
+
+@cumprod_backward.spec
+def _(g: Spec, y: Spec, x: Spec, *, axis: int) -> Spec:
+    return x
+
+
+@cumprod_backward.gradient
+def _(h: Any, _: Any, g: Any, y: Any, x: Any, *, axis: int) -> Any:
+    # Without divisions, so gradients of any order are right at zeros. y depends on x, so all of its
+    # share is in the gradient of x.
+    h, g, x = (swapaxes(each, axis, -1) for each in (h, g, x))
+    between, later = _products_between(x)
+    head = products_before(x)
+    reached = multiply(h, head)
+    earlier = _sum_where(later, expand_dims(reached, -1) * between, -2)
+    follow = g + _sum_where(later, expand_dims(multiply(g, x), -2) * between, -1)
+    beyond = _sum_where(later, expand_dims(multiply(h, follow), -2) * between, -1)
+    of_g, of_x = reached + x * earlier, follow * earlier + head * beyond
+    return swapaxes(of_g, axis, -1), None, swapaxes(of_x, axis, -1)
+
+
+def _products_between(rows: Any) -> tuple[Any, Any]:
+    """For elements i and j of a row, the product of those between them, and whether j is later.
+
+    The product is 1 if j is not later. From (..., n) to (..., n, n) and (n, n).
+    """
+    n = rows.shape[-1]
+    place, other = (iota(shape=(n, n), axis=axis, dtype="int64") for axis in (0, 1))
+    previous = concatenate(rows[..., -1:], rows[..., :-1], axis=-1)
+    factors = where(other > place + 1, expand_dims(previous, -2), 1)
+    return cumprod(factors, axis=rows.ndim), other > place
+
+
+def _sum_where(mask: Any, x: Any, axis: int) -> Any:
+    return sum(where(mask, x, 0), axis=axis)
 
 
 def _cumulative(name: str, start: int, x: Any, axis: Any, dtype: Any, initial: bool) -> Any:

@@ -117,12 +117,12 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     turned = transpose(x, axes=order)
     lead = x.ndim - len(axes)
     rows = reshape(turned, shape=(*turned.shape[:lead], product(turned.shape[lead:])))
-    others = _before(rows) * _before(rows[..., ::-1])[..., ::-1]
+    others = products_before(rows) * products_before(rows[..., ::-1])[..., ::-1]
     back = tuple(order.index(i) for i in range(x.ndim))
     return (spread(g, x, axis) * transpose(reshape(others, shape=turned.shape), axes=back),)
 
 
-def _before(rows: Any) -> Any:
+def products_before(rows: Any) -> Any:
     """For each element of a row, the product of those before it."""
     first = equal(iota(shape=rows.shape[-1:], axis=0, dtype="int64"), 0)
     shifted = concatenate(rows[..., -1:], rows[..., :-1], axis=-1)
