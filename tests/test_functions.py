@@ -213,6 +213,7 @@ CALLS: dict[str, Call] = {
     },
     "choose by bools": lambda n: n.choose(n.array(M > 0), [n.array(M), n.array(-M)]),
     "diff": lambda n: n.diff(n.array(X)),
+    "diff of a number": lambda n: n.diff(n.array(1.5), n=0),
     "diff twice": lambda n: n.diff(n.array(X), 2, 1),
     "diff none": lambda n: n.diff(n.array(X), n=0),
     "diff ends": lambda n: n.diff(n.array(X), axis=1, prepend=0.0, append=n.array(X[:, :2])),

@@ -332,3 +332,30 @@ def test_negative_powers_that_where_leaves_out_are_no_errors(run: Any) -> None:
     assert power(base, exponent, np.array([False, True])).tolist() == [0, 9]
     with pytest.raises(ValueError, match="negative integer powers"):
         power(base, exponent, np.array([True, True])).tolist()
+
+
+@pytest.mark.parametrize("casting", ["safe", "equiv", "no", "same_kind"])
+@pytest.mark.parametrize("pair", [("int32", "float16"), ("int8", "float64"), ("int8", "int8")])
+def test_casting_holds_for_inputs(casting: Any, pair: tuple[str, str]) -> None:
+    """int32 and float16 are computed in float16 here, in float64 by NumPy: no safe cast."""
+    for name in ("minimum", "fmin", "less", "multiply", "divide", "hypot", "logical_and"):
+        given = [np.ones(2, dtype=dtype) for dtype in pair]
+        plain = [x.asnumpy() for x in given]
+        try:
+            getattr(numpy, name)(*plain, casting=casting)
+            allowed = name == "logical_and" or (casting, pair[0]) != ("safe", "int32")
+        except TypeError:
+            allowed = False
+
+        def cast(*given: Any, name: str = name) -> Any:
+            return getattr(np, name)(*given, casting=casting)
+
+        for function in (cast, gemel.compile(cast)):
+            if allowed:
+                assert function(*given).shape == (2,)
+            else:
+                with pytest.raises(DTypeError, match=f"{name}: unsafe cast: .*{casting}"):
+                    function(*given)
+    with pytest.raises(DTypeError, match="matmul: unsafe cast"):
+        np.matmul(np.ones((2, 2)), np.ones((2, 2), dtype="int8"), casting="no")
+    assert np.add(np.ones(1), 1, casting="no").tolist() == [2]

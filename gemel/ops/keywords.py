@@ -22,7 +22,7 @@ from gemel.ir.op import Op
 from gemel.ir.op_kinds import Elementwise
 from gemel.ops.elementwise import cast, full, maximum, minimum, where
 from gemel.ops.shape import broadcast_to, operand
-from gemel.spec import normalize_axes
+from gemel.spec import Spec, normalize_axes, promote_specs
 
 
 @named
@@ -59,6 +59,8 @@ def _universal(
     targets = out if isinstance(out, tuple) else (out,) * (op.outputs == 1)
     if dtype is not None:
         inputs = _computed_in(op, inputs, parameters, as_dtype(dtype), casting)
+    if casting in ("safe", "equiv", "no"):  # promotion stays within the others
+        inputs = _cast_as_allowed(op, inputs, parameters, casting)
     if where is True:
         if _straight(op, inputs, parameters, targets, casting):
             return op.into(targets[0], *inputs, **parameters)
@@ -121,11 +123,7 @@ def _computed_in(
     if not weak and all(result.dtype is dtype for result in found):
         return arrays
     for value in arrays:
-        own = spec_of(value)
-        if not own.weak and not castable(own.dtype, dtype, casting):
-            raise DTypeError(
-                f"{op.name}: unsafe cast: {own} cannot be computed in {dtype} (casting={casting!r})"
-            )
+        _check_cast(op, spec_of(value), dtype, casting)
     arrays = tuple(
         (full(value, shape=(), dtype=dtype) if weak else value)
         if isinstance(value, NUMBER)
@@ -138,6 +136,33 @@ def _computed_in(
                 f"{op.name}: dtype={dtype} is not possible, as the result has dtype {result.dtype}"
             )
     return arrays
+
+
+def _cast_as_allowed(
+    op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], casting: str
+) -> tuple[Any, ...]:
+    """The inputs. Raises `DTypeError` if the operation casts one in a way that is not allowed.
+
+    Whole numbers that are compared are not cast, nor is what only counts as true or false.
+    """
+    arrays = tuple(above.as_array(value, inputs) for value in inputs)
+    specs = tuple(map(spec_of, arrays))
+    if isinstance(op, Elementwise):
+        dtypes = op.types(specs, op.complete(parameters))[0]
+    else:
+        dtypes = (promote_specs(*specs),) * len(specs)
+    for spec, dtype in zip(specs, dtypes, strict=True):
+        if dtype is not bool_:
+            _check_cast(op, spec, dtype, casting)
+    return arrays
+
+
+def _check_cast(op: Op, spec: Spec, dtype: DType, casting: str) -> None:
+    """Raise `DTypeError` unless an input may be computed in a dtype. Numbers adapt to any."""
+    if not spec.weak and not castable(spec.dtype, dtype, casting):
+        raise DTypeError(
+            f"{op.name}: unsafe cast: {spec} cannot be computed in {dtype} (casting={casting!r})"
+        )
 
 
 def _chosen(name: str, mask: Any, value: Any, target: Any, casting: str) -> Any:

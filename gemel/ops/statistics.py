@@ -368,9 +368,9 @@ def diff(a: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     if whole("diff", "n", n) < 0:
         raise ArgumentError(f"diff: n is {n}; it must be at least 0")
     a = operand(a)
-    axis = normalize_axis("diff", axis, a.ndim)
     if n == 0:
         return a
+    axis = normalize_axis("diff", axis, a.ndim)
     ends = [
         a if end is a else _end(end, a, axis) for end in (prepend, a, append) if end is not None
     ]
