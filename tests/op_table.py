@@ -390,6 +390,7 @@ def _reductions() -> list[Case]:
     found.append(_case("sum", (), axis=None, keepdims=False))
     found.append(_case("sum", SMALL, axis=(), keepdims=False))
     found.append(_case("prod", Draw((3, 4), "any"), axis=-1, keepdims=False))
+    found.append(_case("prod_backward", (3, 4), Draw((3, 2, 4), "nonzero"), axis=1))
     return found
 
 

@@ -98,6 +98,13 @@ def test_product_with_zeros() -> None:
     assert both_ways(lambda x: x.prod(), [0.0, 0.0, 4.0]).tolist() == [0, 0, 0]
 
 
+def test_a_product_whose_parts_overflow() -> None:
+    for large, dtype in ((1e30, "float32"), (256.0, "float16")):
+        start = [large, large, 1 / large, 1 / large]
+        found = both_ways(lambda x: x.prod(), start, dtype=dtype)
+        numpy.testing.assert_allclose(found, start[::-1], rtol=1e-6)
+
+
 def test_power_at_zero() -> None:
     assert both_ways(lambda x: x**2, [0.0, -3.0]).tolist() == [0, -6]
     assert both_ways(lambda x: x**1, [0.0, -3.0]).tolist() == [1, 1]

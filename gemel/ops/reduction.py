@@ -110,16 +110,43 @@ def _(x: Any, /, axis: Any = None, dtype: Any = None, *, keepdims: bool = False)
 
 @prod.holomorphic
 def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    # The product of those before an element and of those after it, instead of y / x, also has
-    # gradients where elements are 0.
+    return (prod_backward(g, x, axis=axis),)
+
+
+@composite()
+def prod_backward(g: Any, x: Any, *, axis: Any) -> Any:
+    """The gradient of `prod` over some axes of x, for the gradient g of its result.
+
+    Written as the product of those before an element and of those after it, which has right
+    gradients where elements are 0.
+    """
     axes = normalize_axes("prod", axis, x.ndim)
     order = (*(i for i in range(x.ndim) if i not in axes), *axes)
-    turned = transpose(x, axes=order)
+    turned = transpose(widened(x), axes=order)
     lead = x.ndim - len(axes)
     rows = reshape(turned, shape=(*turned.shape[:lead], product(turned.shape[lead:])))
     others = products_before(rows) * products_before(rows[..., ::-1])[..., ::-1]
     back = tuple(order.index(i) for i in range(x.ndim))
-    return (spread(g, x, axis) * transpose(reshape(others, shape=turned.shape), axes=back),)
+    placed = transpose(reshape(others, shape=turned.shape), axes=back)
+    return cast(widened(spread(g, x, axis)) * placed, dtype=x.dtype)
+
+
+@prod_backward.spec
+def _(g: Spec, x: Spec, *, axis: Any) -> Spec:
+    if not x.dtype.is_floating:
+        raise DTypeError(f"prod_backward: {x} must be floating; use astype('float32')")
+    return x
+
+
+@prod_backward.planned
+def _(g: Any, x: Any, *, axis: Any) -> Any:
+    # The product divided by the element. Running products would overflow before it does, and go
+    # through long rows one element after the other.
+    zero = equal(x, 0)
+    others = prod(where(zero, 1, x), axis=axis, keepdims=True)
+    zeros = sum(cast(zero, dtype=x.dtype), axis=axis, keepdims=True)
+    alone = where(zeros == 0, others / where(zero, 1, x), where((zeros == 1) & zero, others, 0))
+    return spread(g, x, axis) * alone
 
 
 def products_before(rows: Any) -> Any:
