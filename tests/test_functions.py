@@ -129,6 +129,7 @@ CALLS: dict[str, Call] = {
     ),
     "quantile": lambda n: n.quantile(n.array(X), 0.3, axis=(0, 2)),
     "quantiles": lambda n: n.quantile(n.array(X), [0.0, 0.25, 1.0], axis=-1, keepdims=True),
+    "quantiles in an array": lambda n: n.quantile(n.array(X), n.array([[0.25, 1.0], [0.5, 0.75]])),
     "quantiles in a list of arrays": lambda n: n.quantile(n.array(X), [n.array(0.25), 0.5]),
     "percentile": lambda n: n.percentile(n.array(X), [10, 50], axis=0),
     **{
@@ -364,6 +365,11 @@ REFUSED: dict[str, tuple[Any, type[Exception], str]] = {
     "ddof twice": (lambda: np.var(np.ones(3), ddof=1, correction=1), TypeError, "ddof"),
     "q above 1": (lambda: np.quantile(np.ones(3), 1.5), ValueError, "between 0 and 1"),
     "q above 100": (lambda: np.percentile(np.ones(3), [101]), ValueError, "between 0 and 100"),
+    "q is traced": (
+        lambda: gemel.compile(np.quantile)(np.ones(3), np.ones(2)),
+        Exception,
+        "tolist",
+    ),
     "unknown method": (lambda: np.quantile(np.ones(3), 0.5, method="liner"), Exception, "linear"),
     "quantile of nothing": (lambda: np.quantile(np.ones((0, 2)), 0.5, 0), ShapeError, "quantile"),
     "cumulative_sum axis": (
