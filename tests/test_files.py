@@ -5,6 +5,9 @@ from __future__ import annotations
 import io
 import os
 import re
+import resource
+import subprocess
+import sys
 import threading
 import zipfile
 from collections.abc import Callable
@@ -160,6 +163,7 @@ WRITERS: dict[str, Callable[[str], Any]] = {
     "np.save": lambda path: np.save(path, np.ones(2)),
     "np.savez": lambda path: np.savez(path, np.ones(2)),
     "save_parameters": lambda path: _layer().save_parameters(path),
+    "gemel.save": lambda path: gemel.save(_called(), path),
     "Symbol.save": lambda path: (gemel.sym.var("x") * 2).save(path),
     "save_states": lambda path: gluon.Trainer(_layer().collect_params(), "adam").save_states(path),
     "profiler.dump": lambda path: _dumped(path),
@@ -180,6 +184,28 @@ def _layer() -> Any:
     return layer
 
 
+def _called() -> Any:
+    layer = _layer()
+    layer.hybridize()
+    layer(np.ones((1, 3)))
+    return layer
+
+
+@pytest.mark.parametrize("name", WRITERS)
+def test_errors_of_full_disks_name_the_file(name: str, tmp_path: Path) -> None:
+    """A limit on the size of files stands for the full disk."""
+    ending = {"np.save": ".npy", "np.savez": ".npz"}.get(name, "")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10, before[1]))
+    try:
+        with pytest.raises(OSError) as caught:
+            WRITERS[name](str(tmp_path / "file"))
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert caught.value.filename == str(tmp_path / "file") + ending
+    assert not os.listdir(tmp_path)
+
+
 @pytest.mark.parametrize("name", WRITERS)
 def test_folders_that_cannot_be_written(name: str, tmp_path: Path) -> None:
     """The error names the given path, not the temporary one, and no temporary file is left."""
@@ -194,6 +220,22 @@ def test_folders_that_cannot_be_written(name: str, tmp_path: Path) -> None:
         WRITERS[name](path)
     assert ".part" not in str(caught.value) and str(tmp_path / "taken") in str(caught.value)
     assert sorted(os.listdir(tmp_path)) == ["taken.npy", "taken.npz"]
+
+
+def test_a_pipe_in_the_cache_is_not_waited_for(tmp_path: Path) -> None:
+    """Opening it to read would wait for a writer, for ever."""
+    (tmp_path / "ab").mkdir()
+    os.mkfifo(tmp_path / "ab" / "abc.kernel", 0o600)
+    program = "from gemel.runtime.files import load; load('abc', 'kernel', bytes)"
+    found = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "GEMEL_CACHE": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    )
+    assert "is not used and will be rebuilt: it is not a file of the cache" in found.stderr
 
 
 def test_mapped_files_are_read(tmp_path: Path) -> None:

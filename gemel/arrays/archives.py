@@ -125,13 +125,13 @@ def appear(path: str, parts: Iterable[bytes]) -> None:
     with the given path.
     """
     mode = _mode(path)
-    if mode is not None and not stat.S_ISREG(mode):
-        with open(path, "wb") as file:
-            file.writelines(parts)
-        return
     place = os.path.realpath(path)
     beside = f"{place}.{os.getpid()}-{get_ident()}.part"
     try:
+        if mode is not None and not stat.S_ISREG(mode):
+            with open(path, "wb") as file:
+                file.writelines(parts)
+            return
         with open(beside, "wb") as file:
             if mode is not None:
                 os.fchmod(file.fileno(), stat.S_IMODE(mode))
@@ -147,7 +147,7 @@ def appear(path: str, parts: Iterable[bytes]) -> None:
             raise MissingFileError(
                 f"{path} cannot be written: there is no folder {folder!r}"
             ) from None
-        if isinstance(error, OSError) and error.filename == beside:
+        if isinstance(error, OSError) and error.errno and error.filename in (None, beside):
             raise OSError(error.errno, error.strerror, path) from None
         raise
 

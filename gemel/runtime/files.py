@@ -126,7 +126,7 @@ def load(name: str, kind: str, read: Callable[[bytes], Made | None]) -> Made | N
 
 def _contents(path: str) -> tuple[os.stat_result, bytes]:
     """A file's status and bytes, in half the time `open` takes. Raises `OSError`."""
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe does not wait for a writer
     try:
         status = os.fstat(descriptor)
         return status, os.read(descriptor, status.st_size)
