@@ -10,6 +10,8 @@ import pytest
 
 import gemel
 from gemel import np
+from gemel.errors import ExportError
+from gemel.onnx.read.network import network
 
 onnx = pytest.importorskip("onnx")
 
@@ -30,6 +32,52 @@ def run(node: Any, folder: Path, x: Any, outputs: Any = ("y",), **constants: Any
     path = folder / "made.onnx"
     onnx.save(helper.make_model(graph, opset_imports=sets, ir_version=8), str(path))
     return gemel.onnx.load(path)(np.array(x, dtype=x.dtype.name))
+
+
+BRANCHES = {
+    branch: onnx.helper.make_graph(
+        [onnx.helper.make_node(kind, ["x"], [branch])], branch, [],
+        [onnx.helper.make_tensor_value_info(branch, onnx.TensorProto.FLOAT, None)],
+    )
+    for branch, kind in (("then_branch", "Abs"), ("else_branch", "Neg"))
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("kind", "inputs", "outputs", "given", "attributes"),
+    [
+        ("CumSum", ["x", "a"], ["y"], numpy.array(1), {}),
+        ("TopK", ["x", "a"], ["y", "places"], numpy.array([2]), {}),
+        ("ReduceSum", ["x", "a"], ["y"], numpy.array([1]), {}),
+        ("ReduceMax", ["x", "a"], ["y"], numpy.array([0]), {}),
+        ("Reshape", ["x", "a"], ["y"], numpy.array([4, 3]), {}),
+        ("Range", ["a", "a", "a"], ["y"], numpy.array(3), {}),
+        ("If", ["a"], ["y"], numpy.array(False), BRANCHES),
+    ],
+)
+def test_networks_with_values_to_be_known_among_their_inputs_run_uncompiled(
+    kind: str, inputs: Any, outputs: Any, given: Any, attributes: Any
+) -> None:
+    helper, numbers = onnx.helper, numpy.arange(12, dtype="f").reshape(3, 4)
+    node = helper.make_node(kind, inputs, outputs, **attributes)
+    code = helper.np_dtype_to_tensor_dtype(given.dtype)
+    takes = [
+        helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, numbers.shape),
+        helper.make_tensor_value_info("a", code, given.shape),
+    ]
+    gives = [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]
+    graph = helper.make_graph([node], "made", takes, gives)
+    sets = [helper.make_opsetid("", 18)]
+    net = network(helper.make_model(graph, opset_imports=sets, ir_version=8), "made")
+    arguments = np.array(numbers), np.array(given, dtype=given.dtype.name)
+    expected = net(*arguments)
+    net.hybridize()
+    with pytest.warns(UserWarning, match=f"^Network is not compiled as a whole: .*{kind} has to"):
+        found = net(*arguments)
+    assert found.dtype == expected.dtype
+    assert found.tolist() == expected.tolist()
+    with pytest.raises(ExportError, match="Network has no program, because it is not compiled"):
+        gemel.save(net, "none")
 
 
 @pytest.mark.parametrize(

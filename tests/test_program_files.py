@@ -42,6 +42,33 @@ def test_the_mlp_fits_where_the_seed_has_it(tmp_path: Path) -> None:
     assert found(np.ones((7, 512))).shape == (7, 2), "one example leaves the batch free"
 
 
+def test_blocks_without_a_program_say_why(tmp_path: Path) -> None:
+    class Text(nn.HybridBlock):
+        def forward(self, x: Any) -> Any:
+            return x, "text"
+
+    net, hooked = Text(), nn.HybridSequential()
+    hooked.add(nn.Dense(2))
+    hooked.initialize()
+    hooked[0].register_forward_hook(lambda *_: None)
+    for each in net, hooked:
+        with pytest.raises(ExportError, match=r"save: .* has not been called since hybridize"):
+            gemel.save(each, tmp_path / "none")
+        each.hybridize()
+    with pytest.warns(UserWarning, match="it returned a str"):
+        net(np.ones((2, 2)))
+    hooked(np.ones((2, 2)))
+    for write in (gemel.save, lambda net, path: net.export(path)):
+        with pytest.raises(ExportError, match=r"not compiled as a whole: .* it returned a str"):
+            write(net, tmp_path / "none")
+        with pytest.raises(ExportError, match="hooks inside it have to be called: detach them"):
+            write(hooked, tmp_path / "none")
+    net.hybridize()
+    with pytest.raises(ExportError, match="has not been called since hybridize"):
+        gemel.save(net, tmp_path / "none")
+    assert not list(tmp_path.iterdir())
+
+
 def test_in_a_process_without_the_class(tmp_path: Path) -> None:
     class Own(nn.HybridBlock):
         def __init__(self) -> None:

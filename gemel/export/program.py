@@ -80,13 +80,7 @@ def save(obj: Any, path: Any) -> None:
 
 def _kinds_of_block(block: HybridBlock) -> list[Any]:
     kinds = block._own.compiled.variants() if block._own.compiled is not None else []
-    kinds = kinds or ([block._own.last] if block._own.last is not None else [])
-    if not kinds:
-        raise ExportError(
-            f"save: {block.name} has not been called since hybridize(): call net.hybridize() and "
-            "then net(x) once, which determines the number, shapes and dtypes of its inputs"
-        )
-    return [(block._run, given) for given in kinds]
+    return [(block._run, given) for given in kinds or [block._last_call("save")]]
 
 
 def _settings(parameter: Parameter) -> dict[str, Any]:

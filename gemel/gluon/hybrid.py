@@ -59,6 +59,7 @@ class HybridBlock(Block):
         old code.
         """
         self._active = active
+        self._own.given_up = None
         self._forget()
         for child in self._children.values():
             child.hybridize(active)
@@ -112,8 +113,9 @@ class HybridBlock(Block):
 
     def _never_whole(self, error: Exception, arguments: tuple[Any, ...]) -> Any:
         """Give up compiling the block as a whole: warn, and run it as Python from now on."""
-        warnings.warn(f"{self.name} is not compiled as a whole: {error}", stacklevel=3)
-        self._active = False
+        name = self.name or type(self).__name__
+        warnings.warn(f"{name} is not compiled as a whole: {error}", stacklevel=3)
+        self._active, self._own.given_up = False, str(error)
         self._forget()
         return self._imperatively(arguments, {})
 
@@ -221,6 +223,29 @@ class HybridBlock(Block):
         if self._own.compiled is not None:
             self._own.last = self._own.compiled.last() or self._own.last
         self._own.compiled = self._own.program = None
+
+    def _last_call(self, what: str) -> Any:
+        """The kind of arguments of the last call of the block's program, for which `what` writes
+        it. Raises `ExportError`, which says why there is no program."""
+        own = self._own
+        last = (own.compiled and own.compiled.last()) or own.last
+        if last is not None:
+            return last
+        name = self.name or type(self).__name__
+        if own.given_up is not None:
+            raise ExportError(
+                f"{what}: {name} has no program, because it is not compiled as a whole: "
+                f"{own.given_up}"
+            )
+        if self._active and self._in_parts():
+            raise ExportError(
+                f"{what}: {name} has no program, because hooks inside it have to be called: "
+                "detach them, and call net(x) once"
+            )
+        raise ExportError(
+            f"{what}: {name} has not been called since hybridize(): call net.hybridize() and then "
+            "net(x) once, which determines the number, shapes and dtypes of its inputs"
+        )
 
     def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
         """The arguments of `forward` by position, because a program takes no keywords."""

@@ -26,6 +26,7 @@ class Internals:
     `unfinished`  whether a parameter of its own may still have an unknown shape
     `compiled`    its program, if it is hybridized and was called
     `program`     the same, if calls may go there directly because there are no hooks around it
+    `given_up`    why it is not compiled as a whole although it is hybridized; None if it is
     `last`        the kind of arguments of the last program, kept after that was dropped
     `op_hook`     the callback for the results of operations
     `group`       the communication group of a layer that computes over several devices
@@ -37,6 +38,7 @@ class Internals:
 
     __slots__ = (
         "compiled",
+        "given_up",
         "group",
         "in_parts",
         "last",
@@ -55,6 +57,7 @@ class Internals:
         self.unfinished = False
         self.compiled: Any = None
         self.program: Any = None
+        self.given_up: str | None = None
         self.last: Any = None
         self.op_hook: Any = None
         self.group: Any = None

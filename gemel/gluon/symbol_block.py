@@ -27,15 +27,8 @@ from gemel.tracing.programs import Arguments
 
 def traced(block: HybridBlock) -> Exported:
     """The block's forward as a symbol, for arguments like those of its last call."""
-    program = block._own.compiled
-    arguments = (program and program.last()) or block._own.last
-    if arguments is None:
-        raise ExportError(
-            f"export: {block.name} has not been called since hybridize(): call net.hybridize() "
-            "and then net(x) once, which determines the number, shapes and dtypes of its inputs"
-        )
     names = block._inputs if isinstance(block, SymbolBlock) else ()
-    return exported(block._run, arguments, names=names)
+    return exported(block._run, block._last_call("export"), names=names)
 
 
 def tell_limits(block: Any, program: Exported, depth: int) -> None:

@@ -9,14 +9,14 @@ from gemel.onnx.read.known import Known
 from gemel.onnx.read.table import imports_inside
 
 
-def _truth(x: Any) -> bool:
-    """The value of a condition. Waits for a computed one, which is an error in a trace."""
-    return bool(x.item()) if isinstance(x, Known) else bool(x)
+def _truth(node: Any, x: Any) -> bool:
+    """The value of a condition. Waits for a computed one; in a trace, `ValuesNeededError`."""
+    return bool(node.number(x))
 
 
 @imports_inside("If")
 def _(node: Any, run: Any, condition: Any) -> Any:
-    branch = "then_branch" if _truth(condition) else "else_branch"
+    branch = "then_branch" if _truth(node, condition) else "else_branch"
     return tuple(run(node.get(branch), {}))
 
 
@@ -25,7 +25,7 @@ def _(node: Any, run: Any, most: Any, condition: Any, *states: Any) -> Any:
     """Unroll the loop; the number of its rounds must be known."""
     graph, count = node.get("body"), None if most is None else int(node.number(most))
     names = [each.name for each in graph.inputs]
-    goes_on = True if condition is None else _truth(condition)
+    goes_on = True if condition is None else _truth(node, condition)
     carried, rows, place = list(states), [], 0
     while goes_on and (count is None or place < count):
         begin = Known([place], (), "int64"), Known([True], (), "bool")
@@ -33,7 +33,7 @@ def _(node: Any, run: Any, most: Any, condition: Any, *states: Any) -> Any:
         more, *found = run(graph, given)
         carried = found[: len(states)]
         rows.append(found[len(states) :])
-        goes_on, place = _truth(more), place + 1
+        goes_on, place = _truth(node, more), place + 1
     if rows:
         stacked = [np.stack([_array(row[i]) for row in rows]) for i in range(len(rows[0]))]
     elif len(graph.outputs) > 1 + len(states):

@@ -8,7 +8,14 @@ from os.path import dirname
 from typing import Any
 
 from gemel.dtype import DType
-from gemel.errors import DTypeError, ShapeError, SymbolFileError, UnknownOperatorsError
+from gemel.errors import (
+    DTypeError,
+    ShapeError,
+    SymbolFileError,
+    TraceError,
+    UnknownOperatorsError,
+    ValuesNeededError,
+)
 from gemel.onnx.read.known import Known
 from gemel.onnx.read.rules import INSIDE, OPERATORS
 from gemel.onnx.types import dtype_of, onnx
@@ -45,7 +52,7 @@ class Node:
         """The elements, flat, of an input that must be known, or of an attribute if the input is
         None.
 
-        Waits for the elements of a computed array; in a trace, these raise `TraceError`.
+        Waits for the elements of a computed array; in a trace, these raise `ValuesNeededError`.
         """
         if x is None:
             found = self.attributes.get(name)
@@ -53,8 +60,17 @@ class Node:
         return self.known(x).list()
 
     def known(self, x: Any) -> Known:
-        """An input as known elements."""
-        return x if isinstance(x, Known) else Known.of(x.asnumpy(), x.dtype)
+        """An input as known elements. In a trace, only values that closed-over arrays decide are
+        known; others raise `ValuesNeededError`, and the network is then compiled in parts."""
+        if isinstance(x, Known):
+            return x
+        try:
+            return Known.of(x.asnumpy(), x.dtype)
+        except TraceError as error:
+            raise ValuesNeededError(
+                f"an input of {self.kind} has to be known while the network is compiled, but is "
+                f"computed from the network's inputs: {error}"
+            ) from None
 
     def number(self, x: Any, name: str = "", default: Any = None) -> Any:
         """The single element of an input that must be known, or an attribute if the input is

@@ -79,8 +79,7 @@ def _called(net: Any) -> tuple[Any, Arguments, Sequence[str]]:
     """The function of a network or compiled function, the arguments of its last call, and the names
     of its inputs. Raises `ExportError`."""
     if isinstance(net, HybridBlock):
-        compiled, last = net._own.compiled, net._own.last
-        function, given = net._run, (compiled and compiled.last()) or last
+        function, given = net._run, net._last_call("onnx.export")
         names: Sequence[str] = net._inputs if isinstance(net, SymbolBlock) else ()
     elif isinstance(net, Compiled):
         function, given, names = net.function, net.last(), ()
@@ -92,9 +91,7 @@ def _called(net: Any) -> tuple[Any, Arguments, Sequence[str]]:
         )
     if given is None:
         raise ExportError(
-            f"onnx.export: {net.name} has not been called since it is hybridized: call "
-            "net.hybridize() and then net(x) once, which says the number, shapes and dtypes of its "
-            "inputs"
+            f"onnx.export: call {net.name} once first; the arguments determine what is written"
         )
     return function, given, names
 
