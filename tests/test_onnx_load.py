@@ -45,7 +45,7 @@ REASONS = {
     "is for version 1 of": "operators of versions before 7",
     "is no tensor": "sequences and optional values",
     "it drops elements": "training",
-    r"node 'Y' \(GridSample\)": "cubic, volumetric and mirrored samples",
+    r"node 'Y' \(GridSample\)": "cubic and volumetric samples",
     r"(antialias|tf_crop_and_resize) is not done": "parts of Resize",
     "scales of blocks": "scales of blocks",
     "its functions cannot be written out": "functions whose inputs are left out",

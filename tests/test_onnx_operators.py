@@ -16,7 +16,9 @@ from gemel.onnx.read.network import network
 onnx = pytest.importorskip("onnx")
 
 
-def run(node: Any, folder: Path, x: Any, outputs: Any = ("y",), **constants: Any) -> Any:
+def run(
+    node: Any, folder: Path, x: Any, outputs: Any = ("y",), opset: int = 18, **constants: Any
+) -> Any:
     """The results of a file with one node, whose first input is x."""
     helper = onnx.helper
     kind = helper.np_dtype_to_tensor_dtype(x.dtype)
@@ -28,7 +30,7 @@ def run(node: Any, folder: Path, x: Any, outputs: Any = ("y",), **constants: Any
         [helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, None) for name in outputs],
         tensors,
     )
-    sets = [helper.make_opsetid("", 18)]
+    sets = [helper.make_opsetid("", opset)]
     path = folder / "made.onnx"
     onnx.save(helper.make_model(graph, opset_imports=sets, ir_version=8), str(path))
     return gemel.onnx.load(path)(np.array(x, dtype=x.dtype.name))
@@ -117,3 +119,26 @@ def test_means_of_layer_normalization_have_a_dtype_of_their_own(dtype: str, tmp_
     expected = (wide - wide.mean(axis=-1, keepdims=True)) / deviation
     tolerance = 1e-3 if dtype == "float16" else 1e-5
     numpy.testing.assert_allclose(y.asnumpy().astype("float64"), expected, rtol=tolerance)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 3, 5), (2, 1, 1, 4)])
+@pytest.mark.parametrize("mode", ["linear", "nearest"])
+@pytest.mark.parametrize("aligned", [0, 1])
+def test_samples_beyond_images_that_are_mirrored(
+    aligned: int, mode: str, shape: Any, tmp_path: Path
+) -> None:
+    """Places that are mirrored have the value of the place inside that they come to."""
+    random = numpy.random.default_rng(0)
+    inside = random.uniform(-0.99, 0.99, (shape[0], 3, 7, 2))
+    turns = random.integers(-3, 4, inside.shape)
+    # Two lengths of the image further, everything is again as it was, and between that mirrored.
+    outside = 2 * turns + inside * (-1.0) ** turns
+    x = random.permutation(numpy.prod(shape)).reshape(shape).astype("f")
+    samples = []
+    for padding, places in ("border", inside), ("reflection", outside):
+        node = onnx.helper.make_node(
+            "GridSample", ["x", "grid"], ["y"],
+            mode=mode, padding_mode=padding, align_corners=aligned,
+        )  # fmt: skip
+        samples.append(run(node, tmp_path, x, grid=places.astype("f"), opset=20).asnumpy())
+    numpy.testing.assert_allclose(*samples, rtol=1e-4, atol=1e-4)

@@ -115,8 +115,8 @@ def _(node: Any, x: Any) -> Any:
 def _(node: Any, x: Any, grid: Any) -> Any:
     """Bilinear or nearest samples of images at positions from -1 to 1 (Jaderberg et al., 2015)."""
     mode, around = node.get("mode", "linear"), node.get("padding_mode", "zeros")
-    if x.ndim != 4 or mode not in ("linear", "bilinear", "nearest") or around == "reflection":
-        raise node.refuse(f"mode {mode!r} with padding_mode {around!r} over {x.ndim - 2} axes")
+    if x.ndim != 4 or mode not in ("linear", "bilinear", "nearest"):
+        raise node.refuse(f"mode {mode!r} over {x.ndim - 2} axes")
     aligned = node.get("align_corners", 0)
     extents = x.shape[3], x.shape[2]
 
@@ -124,7 +124,11 @@ def _(node: Any, x: Any, grid: Any) -> Any:
         return (place + 1) / 2 * (extent - 1) if aligned else ((place + 1) * extent - 1) / 2
 
     across, down = (unscaled(grid[..., i], n) for i, n in enumerate(extents))
-    if around == "border":
+    if around == "reflection":
+        across, down = (
+            _reflected(place, n, aligned) for place, n in zip((across, down), extents, strict=True)
+        )
+    if around in ("border", "reflection"):
         across, down = np.clip(across, 0, extents[0] - 1), np.clip(down, 0, extents[1] - 1)
     if mode == "nearest":
         return _sampled(x, np.rint(down), np.rint(across))
@@ -135,6 +139,15 @@ def _(node: Any, x: Any, grid: Any) -> Any:
         for i in (0, 1)
     ]
     return rows[0] * (1 - low) + rows[1] * low
+
+
+def _reflected(place: Any, extent: Any, aligned: bool) -> Any:
+    """Positions mirrored at the ends of an axis until they are between them. The ends are the
+    centres of the first and last pixels if `aligned`, else their outer edges."""
+    first, length = (0, extent - 1) if aligned else (-0.5, extent)
+    if aligned and extent == 1:
+        return place * 0
+    return first + length - abs((place - first) % (2 * length) - length)
 
 
 def _sampled(x: Any, down: Any, across: Any) -> Any:
