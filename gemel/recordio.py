@@ -118,11 +118,14 @@ class MXRecordIO:
 
     def read(self) -> bytes | None:
         """The next record; None at the end. Raises `DataFileError` for a damaged file."""
-        if self.writable or not self.is_open:
-            raise ArgumentError(f"{self.uri} is not open for reading")
+        self._check_reads()
         found, position = self._record(self._position)
         self._position = position
         return found
+
+    def _check_reads(self) -> None:
+        if self.writable or not self.is_open:
+            raise ArgumentError(f"{self.uri} is not open for reading")
 
     def _record(self, begin: int) -> tuple[bytes | None, int]:
         """The record at an offset, and the offset of its end."""
@@ -257,10 +260,12 @@ class MXIndexedRecordIO(MXRecordIO):
         return self.idx[key]
 
     def read_idx(self, idx: Any) -> bytes:
-        """The record with that key. Raises `KeyError`, `DataFileError`."""
-        self.seek(idx)
-        place = self._position
-        found = self.read()
+        """The record with that key; several threads may ask for some at the same time. Raises
+        `KeyError`, `DataFileError`."""
+        self._check_reads()
+        place = self._place(idx)
+        # Other threads may read, and seek, at the same time: the position is only set.
+        found, self._position = self._record(place)
         if found is None:
             raise DataFileError(
                 f"{self.uri}: record {idx!r} is at byte {place} according to {self.idx_path}, "

@@ -323,3 +323,11 @@ def test_loaders_are_copied(way, workers):
         loader = gdata.DataLoader(given, 2, num_workers=workers)
         for made in (loader, way(loader)):
             assert [batch.tolist() for batch in made] == [[0, 1], [2, 3], [4]]
+
+
+@pytest.mark.parametrize("timeout", [None, 1e300, float("inf")])
+@pytest.mark.parametrize("thread_pool", [False, True])
+def test_times_without_a_limit(thread_pool, timeout):
+    examples = gdata.SimpleDataset(list(range(6)))
+    loader = gdata.DataLoader(examples, 2, num_workers=1, thread_pool=thread_pool, timeout=timeout)
+    assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import mmap
 import os
 import re
 import resource
@@ -244,6 +245,27 @@ def test_mapped_files_are_read(tmp_path: Path) -> None:
         assert np.load(tmp_path / "a.npy", mmap_mode=mode).tolist() == [0, 1, 2]
     with pytest.raises(ArgumentError, match="'r\\+' maps a file for writing"):
         np.load(tmp_path / "a.npy", mmap_mode="r+")
+
+
+class OnlyReads:
+    """An open file with `read` alone."""
+
+    def __init__(self, content: bytes) -> None:
+        self.read = io.BytesIO(content).read
+
+
+def test_files_that_do_not_say_whether_they_can_seek(tmp_path: Path) -> None:
+    with open(tmp_path / "a", "w+b") as file:
+        np.save(file, np.arange(3))
+        one = file.tell()
+        np.save(file, np.ones(2))
+        file.flush()
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
+            assert [np.load(mapped).tolist() for _ in range(2)] == [[0, 1, 2], [1, 1]]
+    content = (tmp_path / "a").read_bytes()
+    assert np.load(OnlyReads(content[:one])).tolist() == [0, 1, 2]
+    with pytest.raises(ParameterFileError, match="continues after its array"):
+        np.load(OnlyReads(content))
 
 
 def test_several_arrays_in_one_open_file(tmp_path: Path) -> None:

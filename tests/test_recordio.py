@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import pickle
 import struct
+import sys
 from pathlib import Path
 from typing import Any
 from zlib import crc32
@@ -269,3 +270,25 @@ def test_invalid_lines_of_an_index(tmp_path, line):
     (tmp_path / "a.idx").write_text(line + "\n")
     with pytest.raises(DataFileError, match=r"a\.idx: the line at byte 0 is not a key, a tab"):
         recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "r")
+
+
+def test_records_are_read_while_others_are(tmp_path: Path) -> None:
+    """Another record is read whenever a function of recordio begins, as threads may do."""
+    texts = [bytes([number]) * (number + 1) for number in range(8)]
+    with recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "w") as writer:
+        for number, text in enumerate(texts):
+            writer.write_idx(number, text)
+    reader = recordio.MXIndexedRecordIO(tmp_path / "a.idx", tmp_path / "a.rec", "r")
+    seen = []
+
+    def between(frame: Any, event: str, _: Any) -> None:
+        if event == "call" and frame.f_code.co_filename == recordio.__file__:
+            seen.append(reader.read_idx(7))
+
+    sys.setprofile(between)
+    try:
+        found = [reader.read_idx(number) for number in range(8)]
+    finally:
+        sys.setprofile(None)
+    assert found == texts
+    assert set(seen) == {texts[7]}

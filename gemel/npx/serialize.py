@@ -156,10 +156,15 @@ def _from_file(
     if not content:
         raise NothingLeftError("load: the open file is at its end")
     first = first_array("the open file", content)
-    if len(first) < len(content) and file.seekable():
+    if len(first) < len(content) and _can_seek(file):
         file.seek(len(first) - len(content), os.SEEK_CUR)
         content = first
     return read("the open file", content, device)
+
+
+def _can_seek(file: Any) -> bool:
+    """Whether an open file can go back; those with `seek` alone, such as an `mmap`, can."""
+    return hasattr(file, "seek") and (not hasattr(file, "seekable") or bool(file.seekable()))
 
 
 _from_file.__name__ = "load"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 import operator
 import weakref
+from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
@@ -42,8 +44,8 @@ class DataLoader:
     `thread_pool`) make `prefetch` batches ahead, by default two per worker. They start with the
     first epoch, with a copy of the data set at that time, and stay. Random numbers depend on the
     seed and the number of the batch, not on which worker makes it. Raises `WorkerError` if a worker
-    fails, ends, or needs more than `timeout` seconds (None: no limit) for a batch. `pin_memory` and
-    the like are accepted for old code.
+    fails, ends, or needs more than `timeout` seconds (None or infinity: no limit) for a batch.
+    `pin_memory` and the like are accepted for old code.
     """
 
     def __init__(
@@ -82,9 +84,10 @@ class DataLoader:
         ahead = 2 * self._num_workers if prefetch is None else _whole("prefetch", prefetch)
         self._prefetch = max(ahead, 0)
         self._thread_pool = thread_pool
-        if timeout is not None:
+        if timeout not in (None, math.inf):
             check_number("DataLoader", "timeout", timeout, 0)
-        self._timeout = timeout
+        # Times that the system cannot count are no limit, as infinity is none.
+        self._timeout = None if timeout is None or timeout > TIMEOUT_MAX else timeout
         #: The idle workers, which the next epoch reuses; and the function that ends them.
         self._idle: Any = None
 
