@@ -77,6 +77,13 @@ def test_vectors_of_a_file(tmp_path: Path) -> None:
         found.update_token_vectors("nowhere", nd.array([1, 1]))
 
 
+@pytest.mark.parametrize("header", ["", "3 2\n"])
+def test_marks_of_byte_order_are_no_part_of_the_first_line(header: str, tmp_path: Path) -> None:
+    found = text.embedding.CustomEmbedding(written(tmp_path, f"\ufeff{header}a 1 2\nb 3 4\n"))
+    assert found.idx_to_token == ["<unk>", "a", "b"]
+    assert found.get_vecs_by_tokens("a").tolist() == [1, 2]
+
+
 def test_the_vector_of_unknown_tokens(tmp_path: Path) -> None:
     path = written(tmp_path, LINES)
     ones = text.embedding.CustomEmbedding(path, init_unknown_vec=nd.ones)

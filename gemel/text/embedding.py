@@ -137,9 +137,11 @@ def _lines(path: str, delimiter: str, encoding: str) -> Iterator[tuple[str, str,
 
 
 def _texts(path: str, opened: TextIO) -> Iterator[str]:
-    """The lines of a file. Raises `DataFileError` if they are in another encoding."""
+    """The lines of a file, without the mark of byte order that some editors put before the first.
+    Raises `DataFileError` if they are in another encoding."""
     try:
-        yield from opened
+        for number, line in enumerate(opened):
+            yield line if number else line.removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise DataFileError(f"{path}: {error}; give the file's encoding") from None
 
