@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 import gemel
-from gemel import gluon, image, np, npx
+from gemel import gluon, image, nd, np, npx
 from gemel.errors import DataFileError, GemelError, MissingFileError, ShapeError
 from gemel.gluon import data as gdata
 from gemel.gluon.data.vision import transforms
@@ -394,3 +394,25 @@ def test_a_program_of_transforms_does_for_all_sizes() -> None:
     assert composed._own.compiled is program
     assert sum(map(len, program._programs.values())) == traces == 1
     assert gemel.compile(composed)(PHOTO).shape == (3, 8, 8)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        image.HueJitterAug(0.3),
+        image.ContrastJitterAug(0.3),
+        image.RandomGrayAug(1.0),
+        image.RandomGrayAug(0.0),
+        image.ResizeAug(4),
+        image.RandomCropAug((3, 3)),
+        image.CenterCropAug((9, 9)),
+        lambda x: image.imresize(x, 3, 4),
+        lambda x: image.fixed_crop(x, 0, 0, 2, 2, (3, 3)),
+        lambda x: image.center_crop(x, (9, 9))[0],
+    ],
+)
+def test_changed_pictures_are_ndarrays_if_they_were(change: Any) -> None:
+    pixels = numpy.random.default_rng(0).integers(0, 256, (6, 7, 3)).astype("uint8")
+    for make, kind in (nd.array, nd.NDArray), (np.array, np.ndarray):
+        assert type(change(make(pixels, dtype="uint8"))) is kind
+    assert type(change(pixels)) is np.ndarray

@@ -17,6 +17,7 @@ from gemel.errors import ShapeError
 from gemel.image import pictures
 from gemel.image.pictures import drawn, drawn_whole
 from gemel.ops.images import FROM_YIQ, GREY, TO_YIQ
+from gemel.tracing.manners import like
 
 #: Means and standard deviations of ImageNet's red, green and blue, on the scale 0 to 255.
 IMAGENET_MEAN = (123.68, 116.28, 103.53)
@@ -45,8 +46,8 @@ class Augmenter:
         return self._kwargs if names is None else {n: _plain(getattr(self, n)) for n in names}
 
     def __call__(self, src: Any) -> Any:
-        """The changed picture."""
-        return self._made(src)
+        """The changed picture, an NDArray if `src` is one."""
+        return like(src, self._made(src))
 
     def _made(self, src: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no __call__(self, src)")

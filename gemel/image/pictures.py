@@ -18,6 +18,7 @@ from gemel.errors import (
     unknown_name,
 )
 from gemel.ops.random import number_drawn
+from gemel.tracing.manners import like
 
 if TYPE_CHECKING:
     from gemel.np import ndarray
@@ -184,9 +185,9 @@ def interpolation(interp: int, sizes: tuple[int, ...] = ()) -> int:
 
 
 def imresize(src: Any, w: int, h: int, interp: int = 1, out: Any = None) -> ndarray:
-    """The picture w wide and h high; see `interpolation`."""
-    sizes = (*src.shape[-3:-1], h, w)
-    found = npx.image.resize(np.asarray(src), (int(w), int(h)), interp=interpolation(interp, sizes))
+    """The picture w wide and h high, an NDArray if `src` is one; see `interpolation`."""
+    how = interpolation(interp, (*src.shape[-3:-1], h, w))
+    found: ndarray = like(src, npx.image.resize(np.asarray(src), (int(w), int(h)), interp=how))
     if out is None:
         return found
     out[:] = found
