@@ -139,7 +139,7 @@ def number(name: str, kind: str, value: Any) -> float:
 
 
 def static(value: Any, name: str = "", kind: str = "") -> Any:
-    """A parameter in hashable form: lists and arrays become tuples, their numbers Python's.
+    """A parameter in hashable form: lists become tuples, NumPy's arrays too, and numbers Python's.
 
     `name` is the operation and `kind` the parameter, for errors. Raises `GradientError` for a
     recorded array, and `TypeError` for what is no parameter.
@@ -152,7 +152,7 @@ def static(value: Any, name: str = "", kind: str = "") -> Any:
         return tuple([static(item, name, kind) for item in value])
     if isinstance(value, (_core.Array, Entry)):
         check_unrecorded(name or "this operation", kind or "a parameter", value)
-        return static(value.tolist()) if value.shape else value.item()
+        return value if value.shape else value.item()
     if type(value).__hash__ is None and hasattr(value, "tolist"):
         return static(value.tolist())
     if type(value).__hash__ is None:

@@ -221,12 +221,19 @@ def median(
     return into("median", out, quantiles("median", a, (0.5, 1.0), axis, "linear", keepdims))
 
 
+def _listed(value: Any) -> Any:
+    """Numbers and arrays in tuples as lists of numbers."""
+    if isinstance(value, tuple):
+        return [_listed(item) for item in value]
+    return value.tolist() if hasattr(value, "tolist") else value
+
+
 def shares(name: str, q: Any, whole: float) -> tuple[list[float], tuple[int, ...]]:
     """A flat list of shares from 0 to 1, and the shape in which they were given.
 
     Raises `ValueError`.
     """
-    found = static(q, name, "q")
+    found = _listed(static(q, name, "q"))
     for each in leaves(found):
         if not isinstance(each, (int, float)):
             raise TypeError(f"{name}: q {each!r} must be a number")

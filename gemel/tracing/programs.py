@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from gemel.dtype import is_large
-from gemel.errors import PythonGivenError, TraceError
+from gemel.errors import OperandError, PythonGivenError, TraceError
 from gemel.extent import NUMBER, Guards, evaluate
 from gemel.ir import precision
 from gemel.ir.closed import ClosedOver
@@ -409,9 +409,7 @@ class Halves:
 def _result(value: Any, name: str) -> Entry:
     try:
         return as_entry(value)
-    except TypeError as error:
-        if type(error) is not TypeError:
-            raise
+    except OperandError as error:
         raise PythonGivenError(
             f"{name}: a compiled function must return arrays, numbers, None, or lists, tuples "
             f"and dictionaries of these; it returned a {type(value).__name__}"
