@@ -352,14 +352,6 @@ def test_invalid_filenames(filename):
     assert (kept.filename, kept.recorder.capacity) == ("kept.json", 7)
 
 
-def test_a_folder_is_no_file_of_a_trace(tmp_path):
-    profiler.set_config(filename=tmp_path)
-    profiler.set_state("run")
-    with pytest.raises(ArgumentError, match="is a folder; set_config"):
-        profiler.dump()
-    assert profiler._profiler.running  # the recording goes on
-
-
 def test_configuration_errors():
     profiler.set_config(profile_all=True, aggregate_stats=True)
     with pytest.raises(UnknownNameError, match="did you mean 'filename'"):

@@ -122,8 +122,9 @@ def rebatched(case: Case) -> Case:
     return case._replace(draws=draws)
 
 
-#: winograd's rounds fit one number of images; the first axis of attention's mask is no batch.
-HELD = ("winograd", "blocked_attention", "blocked_attention_backward")
+#: winograd's rounds fit one number of images; the first axis of attention's mask is no batch; the
+#: gradient of prod's result has fewer axes than x.
+HELD = ("winograd", "blocked_attention", "blocked_attention_backward", "prod_backward")
 FREE = [
     case
     for case in TRACED

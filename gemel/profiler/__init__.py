@@ -173,12 +173,7 @@ def resume(profile_process: str = "worker") -> None:
 
 def dump(finished: bool = True, profile_process: str = "worker") -> str:
     """Write the recording as a Perfetto trace and return the file's name. `finished` also ends the
-    recording. Raises `MissingFileError` if the file's folder is missing, and `ArgumentError` if the
-    name is that of a folder."""
-    if os.path.isdir(_profiler.filename):
-        raise ArgumentError(
-            f"profiler: {_profiler.filename!r} is a folder; set_config(filename=...) names the file"
-        )
+    recording. Raises `MissingFileError` if the file's folder is missing."""
     if finished:
         set_state("stop")
     trace, recording = _profiler.collect(), _profiler.recording
