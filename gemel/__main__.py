@@ -100,9 +100,8 @@ def _launch(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
     hosts = [host for host in given.hosts.split(",") if host]
     if given.engine != "local":
         parser.error(f"--engine {given.engine} starts servers and workers: say how many servers")
-    for name in ("folder", "restarts", "spares", "wait", "reach", "rule", "silent", "replace"):
-        if getattr(given, name) != parser.get_default(name):
-            parser.error(f"--{name} is for jobs with servers: say how many with --servers")
+    if given.for_servers:
+        parser.error(f"{given.for_servers} is for jobs with servers: say how many with --servers")
     workers = given.workers if given.workers is not None else len(hosts)
     if not workers and given.workers is None:
         parser.error("say how many workers: -n 4, or --hosts alpha,beta for one on each")

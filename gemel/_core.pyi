@@ -535,6 +535,9 @@ def trim_memory() -> None:
 def cores() -> int:
     """How many cores this process may use, by its affinity and its control group's quota."""
 
+def tiles_allowed() -> bool:
+    """Asks the system to let this process use the tile registers of AMX; whether it does."""
+
 class CallSite:
     """Calls the plan known for its arguments, or else the fallback."""
 

@@ -61,7 +61,7 @@ def test_python_stays_in_its_folder() -> None:
 
 def test_few_files_include_nanobind() -> None:
     files = [p.name for p in sources() if any(i.startswith("nanobind") for i in included(p))]
-    assert files == ["module.cc", "module_gpus.cc", "module_gpus.h"]
+    assert files == ["module.cc", "module_machine.cc", "module_machine.h"]
 
 
 def test_the_c_interface_is_plain_c(tmp_path: Path) -> None:

@@ -144,6 +144,8 @@ REFUSED = [
     (("launch", "--engine", "ray", "-n", "1", __file__), "--engine ray starts servers"),
     (("launch", "-n", "1", "--restarts", "5", __file__), "--restarts is for jobs with servers"),
     (("launch", "-n", "1", "--folder", ".", __file__), "--folder is for jobs with servers"),
+    (("launch", "-n", "1", "--wait", "60", __file__), "--wait is for jobs with servers"),
+    (("launch", "-n", "1", "--rule=replace", __file__), "--rule is for jobs with servers"),
     (
         ("launch", "-n", "1", "--timeout", "0", __file__),
         "--timeout is 0.0 s; it must be more than 0",

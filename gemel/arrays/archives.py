@@ -6,6 +6,7 @@ import os
 import stat
 from collections.abc import Iterable, Iterator
 from io import BytesIO
+from math import prod
 from threading import get_ident
 from typing import Any, NamedTuple
 
@@ -17,6 +18,8 @@ from gemel.ir.public import Array, function
 
 MAGIC = b"\x93NUMPY"
 ZIP = b"PK\x03\x04", b"PK\x05\x06"
+#: So many bytes of an open file are read at a time: what a damaged one says may be too many.
+_PIECE = 1 << 26
 
 
 class Archive(dict[str, Any]):
@@ -200,21 +203,19 @@ def _parts(path: str, content: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 class _Head(NamedTuple):
-    """What a `.npy` file says about its array, and where in the file its elements begin and end."""
+    """What a `.npy` file says about its array, and how many bytes its elements take."""
 
     dtype: Any
     shape: tuple[int, ...]
     backwards: bool
-    begin: int
-    end: int
+    size: int
 
 
-def _head(path: str, content: bytes) -> _Head:
-    """The head of a `.npy` file. Raises `ParameterFileError`."""
+def _head(path: str, opened: Any) -> _Head:
+    """The head of a `.npy` file, which is then open at its elements. Raises `ParameterFileError`."""
     from tokenize import TokenError
 
     np = numpy()
-    opened = BytesIO(content)
     try:
         version = np.lib.format.read_magic(opened)
         read = np.lib.format.read_array_header_1_0
@@ -227,43 +228,74 @@ def _head(path: str, content: bytes) -> _Head:
         raise ParameterFileError(
             f"{path} holds pickled objects ({dtype}), which gemel does not read"
         )
-    begin, size = opened.tell(), dtype.itemsize
-    for extent in shape:
-        size *= extent
-    if any(extent < 0 for extent in shape) or size > len(content) - begin:
-        raise ParameterFileError(
-            f"{path} is damaged or truncated: {dtype}{list(shape)} takes {size} bytes, but there "
-            f"are {len(content) - begin}"
-        )
-    return _Head(dtype, shape, backwards, begin, begin + size)
+    if any(extent < 0 for extent in shape):
+        raise ParameterFileError(f"{path} is damaged: its array has the shape {list(shape)}")
+    return _Head(dtype, shape, backwards, prod(shape) * dtype.itemsize)
 
 
-def first_array(path: str, content: bytes) -> bytes:
-    """The part of a file that is its first array, if it begins like a `.npy` file, else all of it.
-    Raises `ParameterFileError`."""
-    return content[: _head(path, content).end] if content.startswith(MAGIC) else content
+class Opened:
+    """An open file whose first bytes, `begin`, were read to see what it is."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._unread = b""
+        self.begin = self._unread = self.exactly(len(MAGIC))
+
+    def read(self, count: int) -> bytes:
+        """The next bytes, at most `count`; none only at the end."""
+        found, self._unread = self._unread[:count], self._unread[count:]
+        return found or self._file.read(count) or b""
+
+    def exactly(self, count: int) -> bytes:
+        """The next `count` bytes, or fewer if the file ends. A file may give fewer at a time."""
+        parts = []
+        while count and (part := self.read(min(count, _PIECE))):
+            parts.append(part)
+            count -= len(part)
+        return b"".join(parts)
+
+    def rest(self) -> bytes:
+        """All further bytes."""
+        found, self._unread = self._unread, b""
+        return found + self._file.read()
+
+    def next_array(self, path: str, device: Device) -> Array:
+        """The array of a `.npy` file, of which no more is read than the array takes. Raises
+        `ParameterFileError`."""
+        head = _head(path, self)
+        return _placed(path, head, self.exactly(head.size), device)
 
 
 def _array(path: str, content: bytes, device: Device) -> Array:
-    head = _head(path, content)
-    if head.end != len(content):
+    opened = BytesIO(content)
+    head = _head(path, opened)
+    end = opened.tell() + head.size
+    if end < len(content):
         raise ParameterFileError(
-            f"{path} is damaged: it continues after its array, which ends at byte {head.end}"
+            f"{path} is damaged: it continues after its array, which ends at byte {end}"
+        )
+    return _placed(path, head, memoryview(content)[opened.tell() :], device)
+
+
+def _placed(path: str, head: _Head, elements: bytes | memoryview, device: Device) -> Array:
+    """The array with these elements. Raises `ParameterFileError` if there are too few."""
+    if len(elements) < head.size:
+        raise ParameterFileError(
+            f"{path} is damaged or truncated: {head.dtype}{list(head.shape)} takes {head.size} "
+            f"bytes, but there are {len(elements)}"
         )
     order = "F" if head.backwards else "C"
-    flat = numpy().frombuffer(content, head.dtype, offset=head.begin)
-    found = flat.reshape(head.shape, order=order)
     try:
-        return from_numpy(found, device)
+        return from_numpy(numpy().ndarray(head.shape, head.dtype, elements, order=order), device)
     except DTypeError as reason:
         raise ParameterFileError(f"{path}: {reason}") from None
 
 
 __all__ = [
     "Archive",
+    "Opened",
     "appear",
     "contents",
-    "first_array",
     "is_numpys",
     "packed",
     "save",

@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gemel.codegen import contract_plan
+from gemel.codegen import contract_amx_plan, contract_plan
 from gemel.codegen.contract_plan import SCRATCH, Choice, ProductStep
 from gemel.codegen.contract_task import FOURS, PAIRS, Task, WindowAxes, pays_in_pairs
 from gemel.codegen.program import (
@@ -67,7 +67,8 @@ def steps(
 
 def has_pairs(factors: Sequence[DType], target: Target) -> bool:
     """Whether the target has an instruction that multiplies pairs of these dtypes."""
-    return set(factors) == {bfloat16} and has_extension(target, "bf16")
+    extensions = (has_extension(target, name) for name in ("bf16", "amx"))
+    return set(factors) == {bfloat16} and any(extensions)
 
 
 class _Packed(NamedTuple):
@@ -122,6 +123,8 @@ class _Planner:
         self.operands[1] = Operand(self.operands[1].dtype, INPUT, contiguous, True)
         if schedule.a_form == "packed":
             self._pack(0, schedule.rows)
+        elif windows and schedule.kind == "amx":
+            self._read_in_pairs()
         if schedule.b_form == "packed":
             self._pack(1, schedule.columns)
         self._product(choice, task.cost)
@@ -130,17 +133,28 @@ class _Planner:
     def _choice(self, task: Task, windows: WindowAxes | None) -> Choice:
         """The kernels and their tiling."""
         stored = [operand.dtype for operand in self.program.operands[:2]]
+        tiles = has_extension(self.target, "amx")
         if self.dtype in (int8, uint8):
             self.together = FOURS
+            if tiles and contract_amx_plan.pays_in_tiles(task):
+                return contract_amx_plan.in_tiles(task, FOURS)
             # The instruction needs one signed factor.
             native = int8 in stored and has_extension(self.target, "vnni")
             return contract_plan.for_fours(task, native)
         if windows is None:
+            if tiles and set(stored) == {bfloat16}:
+                # Pairs of vectors are no faster than float32 on processors with tile registers.
+                if not contract_amx_plan.pays_in_tiles(task):
+                    return contract_plan.decided(task)
+                self.together = PAIRS
+                return contract_amx_plan.in_tiles(task, PAIRS)
             if has_pairs(stored, self.target) and pays_in_pairs(task):
                 self.together = PAIRS
                 return contract_plan.for_pairs(task)
             return contract_plan.decided(task)
         self.together, self.paired = windows.together, windows.paired
+        if tiles and windows.together > 1:
+            return contract_amx_plan.in_tiles(task, PAIRS, windows)
         masked = self._is_plain(1) or self.target.free_masks
         return contract_plan.for_windows(task, windows, masked)
 
@@ -205,8 +219,7 @@ class _Planner:
     def _read_from(self, number: int, panels: _Packed, room: int) -> None:
         """Makes the product read an operand from its panels."""
         k, width, made = self.program.outer, panels.width, self._in_panels(number)
-        lanes = list(self.extents[k:])
-        lanes[self.paired] = -(-lanes[self.paired] // self.together)
+        lanes = self._lanes()
         along = [width * self.together * product(lanes[i + 1 :]) for i in range(len(lanes))]
         others = [0] * (k - ROWS)
         others[number] = panels.size
@@ -219,6 +232,20 @@ class _Planner:
         load = Instruction("load", made, (), number)
         loads = "load", number
         self.code = tuple(load if (s.name, s.operand) == loads else s for s in self.code)
+
+    def _read_in_pairs(self) -> None:
+        """Makes the product read the first factor where it lies, its pairs along the same axis of k
+        as those of the windows."""
+        k, lanes, first = self.program.outer, self._lanes(), self.operands[0]
+        along = [self.together * product(lanes[i + 1 :]) for i in range(len(lanes))]
+        self.strides[0] = [*self.strides[0][:k], *along]
+        self.operands[0] = first._replace(grouped=(k + self.paired, self.together))
+
+    def _lanes(self) -> list[int]:
+        """The number of lanes along each axis of k, in panels."""
+        lanes = list(self.extents[self.program.outer :])
+        lanes[self.paired] = -(-lanes[self.paired] // self.together)
+        return lanes
 
     def _product(self, choice: Choice, estimate: int) -> None:
         """The main step."""

@@ -152,7 +152,7 @@ def for_windows(task: Task, windows: WindowAxes, masked: bool) -> Choice:
         schedule = _by_runs(schedule, task)
     k_block = 0
     if not schedule.direct:
-        k_block = _block_of_windows(windows)
+        k_block = block_of_windows(windows)
         schedule = schedule._replace(split=task.k > DEPTH)
     schedule = schedule._replace(narrow=_is_narrow(schedule, task))
     return _tiled(schedule, task, k_block, WIDE * lanes)
@@ -204,7 +204,7 @@ def _grouped(steps: Task, limits: TileLimits) -> Schedule:
     return shape._replace(a_form="packed", b_form="packed")
 
 
-def _block_of_windows(windows: WindowAxes) -> int:
+def block_of_windows(windows: WindowAxes) -> int:
     """The length of blocks of k: whole windows, as many as panels have room for."""
     length = windows.steps(0)
     blocks = -(-length // (DEPTH // windows.inner))
@@ -217,7 +217,7 @@ def _pairs_of_windows(task: Task, windows: WindowAxes) -> Choice:
     steps = task._replace(k=-(-task.k // windows.together))
     split = windows.steps(0) * windows.inner > DEPTH
     schedule = _grouped(steps, ALL)._replace(b_form=windows.form, bf16=True, split=split)
-    return _tiled(schedule, steps, _block_of_windows(windows), WIDE * task.lanes)
+    return _tiled(schedule, steps, block_of_windows(windows), WIDE * task.lanes)
 
 
 def variants(task: Task) -> Choice:
@@ -430,7 +430,7 @@ def _tiled(schedule: Schedule, task: Task, k_block: int = 0, wide: int = 0) -> C
     """
     m, n, batch, microseconds = task.m, task.n, task.batch, task.cost / 1000
     rows, columns = schedule.rows, schedule.columns
-    m_block, n_block = max(_up(m, rows), rows), max(_up(n, columns), columns)
+    m_block, n_block = max(up(m, rows), rows), max(up(n, columns), columns)
     wanted = 1
     if microseconds > ALONE:
         wanted = max(4 if microseconds < 100 else 8, int(microseconds / LONGEST) + 1)
@@ -459,10 +459,10 @@ def _tiled_large(schedule: Schedule, task: Task, k_block: int) -> Choice:
     rows, columns = schedule.rows, schedule.columns
     line = (k_block or max(task.k, 1)) * task.dtype.itemsize
     resident = max(RESIDENT // line, columns)
-    n_block = _up(-(-task.n // -(-task.n // resident)), columns)
+    n_block = up(-(-task.n // -(-task.n // resident)), columns)
     share = task.cost / 1000 * n_block / max(task.n, 1)  # the time for n_block columns, all rows
     parts = max(1, -(-int(share) // int(LARGE_TILE)))
-    m_block = max(_up(-(-task.m // parts), rows), rows)
+    m_block = max(up(-(-task.m // parts), rows), rows)
     return Choice(schedule, m_block, n_block, k_block=k_block)
 
 
@@ -470,11 +470,11 @@ def _cut(total: int, block: int, unit: int) -> tuple[int, int]:
     """The next smaller block of whole units, and how many such blocks of about equal size there
     are."""
     parts = -(-total // (block - unit))
-    smaller = _up(-(-total // parts), unit)
+    smaller = up(-(-total // parts), unit)
     return smaller, -(-total // smaller)
 
 
-def _up(value: int, multiple: int) -> int:
+def up(value: int, multiple: int) -> int:
     """The value, rounded up to a multiple."""
     return -(-value // multiple) * multiple
 

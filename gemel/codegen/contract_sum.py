@@ -13,6 +13,7 @@ from gemel.codegen.assembly import BF16, I16, I32, Constant, Value, splat_consta
 from gemel.codegen.contract_emit import Elements, Reader, TiledKernel, sum_position
 from gemel.codegen.contract_task import FOURS, PAIRS
 from gemel.codegen.frame import i64
+from gemel.codegen.program import Program
 from gemel.dtype import DType, bfloat16, int8, uint8
 from gemel.errors import CompileError
 
@@ -76,6 +77,9 @@ class Sum:
 class Grouped(Sum):
     """A sum in which `together` k of a line lie side by side in one lane of 32 bits."""
 
+    #: The instruction that multiplies tile registers.
+    in_tiles: str
+
     def reader(self, number: int) -> Elements:
         return self.kernel
 
@@ -91,15 +95,14 @@ class Pairs(Grouped):
     """
 
     together = PAIRS
+    in_tiles = "tdpbf16ps"
 
     def __init__(self, kernel: TiledKernel, factors: tuple[int, int], terms: list[int]) -> None:
         super().__init__(kernel, factors, terms)
         kinds = [operand.dtype for operand in kernel.program.operands[:2]]
-        if (
-            not self.is_of_products
-            or kinds != [bfloat16] * 2
-            or not kernel.program.parsed_schedule.bf16
-        ):
+        schedule = kernel.program.parsed_schedule
+        native = schedule.bf16 or schedule.kind == "amx"
+        if not self.is_of_products or kinds != [bfloat16] * 2 or not native:
             raise CompileError(f"only bfloat16 lies in pairs\n{kernel.program.text}")
 
     def lying(self, number: int) -> Reader:
@@ -129,6 +132,7 @@ class Fours(Grouped):
         if not self.is_of_products or any(kind not in (int8, uint8) for kind in kinds):
             raise CompileError(f"only bytes lie in groups of four\n{kernel.program.text}")
         self.signed = [kind is int8 for kind in kinds]
+        self.in_tiles = f"tdpb{''.join('us'[signed] for signed in self.signed)}d"
         self.is_native = kernel.program.parsed_schedule.vnni
         # If both are signed, 128 is added to the bytes of rows to make them unsigned. What that
         # adds to the sums is computed by `more` and subtracted in the end.
@@ -190,6 +194,11 @@ class Fours(Grouped):
 KINDS: dict[int, type[Sum]] = {1: Sum, **{kind.together: kind for kind in (Pairs, Fours)}}
 
 
+def is_in_pairs(program: Program) -> bool:
+    """Whether tile registers hold the factors of a program as pairs of bfloat16."""
+    return program.parsed_schedule.kind == "amx" and program.operands[0].dtype is bfloat16
+
+
 def sum_of(kernel: TiledKernel) -> Sum:
     """The sum of a kernel. Raises `CompileError` if its terms do not have two factors each."""
     program, analysis = kernel.program, kernel.analysis
@@ -206,5 +215,7 @@ def sum_of(kernel: TiledKernel) -> Sum:
     factors = sorted(used, key=lambda p: sorted(reads[p]))
     if [reads[p] for p in factors] != [{0}, {1}]:
         raise CompileError(f"no sum of terms of two factors is done in tiles\n{program.text}")
-    kind = KINDS[program.operands[0].together]
+    # Not all factors of bfloat16 in tile registers come from panels.
+    together = PAIRS if is_in_pairs(program) else program.operands[0].together
+    kind = KINDS[together]
     return kind(kernel, (factors[0], factors[1]), terms)

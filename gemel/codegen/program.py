@@ -39,7 +39,7 @@ INPUT, OUTPUT, INDEX = "input", "output", "index"
 #: Schedules of loops: vectors run along the last outer dimension, or along the last inner one.
 OUTER, INNER = "outer", "inner"
 #: The first words of schedules: the first two are for loops, the others for tiles.
-KINDS = (OUTER, INNER, "gemm", "dot", "pack", "block")
+KINDS = (OUTER, INNER, "gemm", "amx", "dot", "pack", "block")
 #: The rows and columns of a tile, the numbers of tiles along both, and the length of a block of k.
 TILES = ("m_block", "n_block", "m_tiles", "n_tiles", "k_block")
 #: The coordinates of a tile: its block of rows, its block of columns, and its place in the batch.
@@ -77,8 +77,9 @@ A_FORMS, B_FORMS = ("k", "m", "packed"), ("n", "k", "packed", "turned", "gathere
 class Schedule(NamedTuple):
     """How a program is computed: `Program.schedule` in parts.
 
-    `kind` is `OUTER` or `INNER`, with or without the name of a `recipe`; ``gemm`` or ``dot``, with
-    micro-tiles of `rows` x `columns` and, for dot, `unroll` vectors along k; ``pack``, into
+    `kind` is `OUTER` or `INNER`, with or without the name of a `recipe`; ``gemm``, ``amx`` (in tile
+    registers) or ``dot``, with micro-tiles of `rows` x `columns` and, for dot, `unroll` vectors
+    along k; ``pack``, into
     panels of `width` lines, which may be transposed (`turn`); or ``block``, on a grid of threads,
     with tiles of `rows` x `columns` and steps of `unroll` along k.
 
@@ -116,14 +117,16 @@ class Schedule(NamedTuple):
     @property
     def extension(self) -> str:
         """The one of `target.EXTENSIONS` that multiplies; empty for none."""
-        return next((name for name in EXTENSIONS if getattr(self, name)), "")
+        if self.kind in EXTENSIONS:
+            return self.kind
+        return next((word for word in FLAGS if word in EXTENSIONS and getattr(self, word)), "")
 
     @property
     def text(self) -> str:
         """The schedule in words, which `parse` reads."""
         flags = [word.replace("_", "-") for word in FLAGS if getattr(self, word)]
         forms = f"a:{self.a_form}", f"b:{self.b_form}"
-        if self.kind == "gemm":
+        if self.kind in ("gemm", "amx"):
             words = [f"{self.rows}x{self.columns}", *forms, *flags]
         elif self.kind == "block":
             words = [f"{self.rows}x{self.columns}x{self.unroll}", *forms, *flags]
@@ -162,7 +165,7 @@ def _read(kind: str, words: list[str]) -> Schedule:
     shape, *words = words
     rows, columns, *unroll = map(int, shape.split("x"))
     made = Schedule(kind, "", rows, columns, unroll[0] if unroll else 1)
-    if kind in ("gemm", "block"):
+    if kind in ("gemm", "amx", "block"):
         a, b, *words = words
         _known("form of a", a[2:], A_FORMS)
         _known("form of b", b[2:].split("-")[0], B_FORMS)

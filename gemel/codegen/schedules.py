@@ -19,6 +19,7 @@ EMITTERS = {
     "outer": "gemel.codegen.either",
     "inner": "gemel.codegen.either",
     "gemm": "gemel.codegen.contract_gemm",
+    "amx": "gemel.codegen.contract_amx",
     "dot": "gemel.codegen.contract_dot",
     "pack": "gemel.codegen.contract_pack",
 }

@@ -7,9 +7,10 @@ is cheap. The level can also be set: ``GEMEL_TARGET=avx512``, ``avx2`` or ``gene
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from gemel._core import tiles_allowed
 from gemel.config import TARGET
 from gemel.dtype import DType
 from gemel.errors import DeviceError
@@ -64,7 +65,8 @@ class Target(NamedTuple):
         """The same target with one of `EXTENSIONS`; unchanged for an empty name."""
         if not name:
             return self
-        return self._replace(features=f"{self.features},+{EXTENSIONS[name].feature}")
+        features = "".join(f",+{feature}" for feature in EXTENSIONS[name].features)
+        return self._replace(features=self.features + features)
 
     @property
     def text(self) -> str:
@@ -87,17 +89,24 @@ class Target(NamedTuple):
 
 
 class Extension(NamedTuple):
-    """An extension of AVX-512 that not every processor of that level has: one instruction."""
+    """An extension that not every processor with AVX-512 has. `allowed`, if the system has to be
+    asked, says whether it lets this process use it."""
 
-    flag: str  # the operating system's name for it
-    feature: str  # LLVM's name for it
+    flags: frozenset[str]  # the operating system's names for it
+    features: tuple[str, ...]  # LLVM's names for it
+    allowed: Callable[[], bool] | None = None
 
 
 #: These extensions, by their words in schedules: products of bytes, four at a time summed in
-#: int32, and of bfloat16, two at a time summed in float32.
+#: int32; of bfloat16, two at a time summed in float32; and both in tile registers.
 EXTENSIONS = {
-    "vnni": Extension("avx512_vnni", "avx512vnni"),
-    "bf16": Extension("avx512_bf16", "avx512bf16"),
+    "vnni": Extension(frozenset(["avx512_vnni"]), ("avx512vnni",)),
+    "bf16": Extension(frozenset(["avx512_bf16"]), ("avx512bf16",)),
+    "amx": Extension(
+        frozenset(["amx_tile", "amx_bf16", "amx_int8"]),
+        ("amx-tile", "amx-bf16", "amx-int8"),
+        tiles_allowed,
+    ),
 }
 
 _X86_NAMES = ("x86_64", "AMD64")
@@ -179,7 +188,9 @@ def host() -> Target:
 
 def has_extension(target: Target, name: str) -> bool:
     """Whether this machine, if the target is at that level, has one of `EXTENSIONS`."""
-    return target.name == "avx512" and EXTENSIONS[name].flag in _flags()
+    extension = EXTENSIONS[name]
+    there = target.name == "avx512" and extension.flags <= _flags()
+    return there and (extension.allowed is None or extension.allowed())
 
 
 def _check(level: str, flags: set[str]) -> None:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from gemel import _core
-from gemel.arrays.archives import appear, contents, first_array, is_numpys, packed, unpacked
+from gemel.arrays.archives import MAGIC, Opened, appear, contents, is_numpys, packed, unpacked
 from gemel.arrays.making import array_like, from_buffer
 from gemel.device import Device, as_device
 from gemel.dtype import DTYPES, MANNERS, DType, as_dtype
@@ -150,21 +150,14 @@ def _from_file(
         )
     if not hasattr(file, "read"):
         return load(file, device)
-    content = file.read()
-    if isinstance(content, str):
+    if isinstance(file.read(0), str):
         raise ArgumentError("load: the file is open as text; open it with mode 'rb'")
-    if not content:
+    opened = Opened(file)
+    if not opened.begin:
         raise NothingLeftError("load: the open file is at its end")
-    first = first_array("the open file", content)
-    if len(first) < len(content) and _can_seek(file):
-        file.seek(len(first) - len(content), os.SEEK_CUR)
-        content = first
-    return read("the open file", content, device)
-
-
-def _can_seek(file: Any) -> bool:
-    """Whether an open file can go back; those with `seek` alone, such as an `mmap`, can."""
-    return hasattr(file, "seek") and (not hasattr(file, "seekable") or bool(file.seekable()))
+    if opened.begin == MAGIC:
+        return opened.next_array("the open file", as_device(device))
+    return read("the open file", opened.rest(), device)
 
 
 _from_file.__name__ = "load"

@@ -7,6 +7,10 @@
 #if defined(__x86_64__)
 #include <cpuid.h>
 #endif
+#if defined(__x86_64__) && defined(__linux__)
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 namespace gemel {
 namespace {
@@ -15,8 +19,8 @@ namespace {
 constexpr std::string_view kArchitecture = "x86_64";
 
 // The parts of a thread's state that the system saves when it switches threads: vectors of 32 and
-// of 64 bytes.
-constexpr uint32_t kSaved32 = 0x6, kSaved64 = 0xe6;
+// of 64 bytes, and tile registers.
+constexpr uint32_t kSaved32 = 0x6, kSaved64 = 0xe6, kSavedTiles = 0x600e6;
 
 struct Registers {
   uint32_t a = 0, b = 0, c = 0, d = 0;
@@ -63,6 +67,9 @@ constexpr Feature kFeatures[] = {
     {"avx512vl", 7, &Registers::b, 31, kSaved64},
     {"avx512vnni", 7, &Registers::c, 11, kSaved64},
     {"avx512bf16", 7, &Registers::a, 5, kSaved64, 1},
+    {"amx-bf16", 7, &Registers::d, 22, kSavedTiles},
+    {"amx-tile", 7, &Registers::d, 24, kSavedTiles},
+    {"amx-int8", 7, &Registers::d, 25, kSavedTiles},
     {"lzcnt", 0x80000001, &Registers::c, 5, 0},
 };
 
@@ -70,7 +77,8 @@ bool has(std::string_view name) {
   for (const Feature& feature : kFeatures) {
     if (feature.name != name) continue;
     const bool there = (told(feature.leaf, feature.subleaf).*feature.part >> feature.bit & 1) != 0;
-    return there && (saved_by_system() & feature.saved) == feature.saved;
+    if (!there || (saved_by_system() & feature.saved) != feature.saved) return false;
+    return feature.saved != kSavedTiles || tiles_allowed();
   }
   return false;
 }
@@ -86,6 +94,15 @@ bool has(std::string_view) { return false; }
 #endif
 
 }  // namespace
+
+bool tiles_allowed() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr long kRequestState = 0x1023, kTileData = 18;
+  return syscall(SYS_arch_prctl, kRequestState, kTileData) == 0;
+#else
+  return false;
+#endif
+}
 
 std::string lacking(const std::string& target) {
   std::istringstream words(target);

@@ -10,4 +10,8 @@ namespace gemel {
 // has LLVM's triple and its features, each with a + before it. Other words require nothing.
 std::string lacking(const std::string& target);
 
+// Asks the system to let this process use the tile registers of AMX, which it saves for those that
+// have asked only; whether it does.
+bool tiles_allowed();
+
 }  // namespace gemel

@@ -1,4 +1,4 @@
-// The module gemel._core. Only this file and module_gpus.cc include nanobind. Types used often
+// The module gemel._core. Only this file and module_machine.cc include nanobind. Types used often
 // (arrays, operations, plans) are raw CPython types elsewhere; here are the others, and the
 // functions.
 
@@ -12,7 +12,6 @@
 #include <cstring>
 #include <stdexcept>
 
-#include "memory/machine.h"
 #include "memory/memory.h"
 #include "python/array.h"
 #include "python/call_site.h"
@@ -21,7 +20,7 @@
 #include "python/errands.h"
 #include "python/flags.h"
 #include "python/history.h"
-#include "python/module_gpus.h"
+#include "python/module_machine.h"
 #include "python/op_type.h"
 #include "python/origins.h"
 #include "python/plan_type.h"
@@ -405,7 +404,6 @@ void define_engine(nb::module_& module) {
   module.def("clear_tables", &clear_prepared_calls);
   module.def("reset_peak", [] { memory::reset_peak(); });
   module.def("trim_memory", [] { memory::trim(); });
-  module.def("cores", &machine::cores);
 }
 
 }  // namespace
@@ -489,7 +487,7 @@ NB_MODULE(_core_parts, module) {
   define_arrays(module);
   define_state(module);
   define_engine(module);
-  define_gpus(module);
+  define_machine(module);
 }
 
 PyObject* PyInit__core() {

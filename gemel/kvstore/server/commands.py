@@ -7,6 +7,8 @@ import os
 import secrets
 import signal
 import sys
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from gemel.errors import GemelError, MissingFileError, WorldError
@@ -16,6 +18,20 @@ from gemel.kvstore.server.settings import RULES, Limits, ServerSettings
 
 #: Exit status of a server or job that could not start.
 REFUSED = 2
+
+
+class _ForServers(argparse.Action):
+    """Stores an option's value, and that it was given."""
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: object,
+        option_string: str | None = None,
+    ) -> None:
+        setattr(namespace, self.dest, values)
+        namespace.for_servers = option_string
 
 
 def serve_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,11 +56,13 @@ def serve_arguments(parser: argparse.ArgumentParser) -> None:
         help="bytes of journal after which a snapshot is written (%(default)s)",
     )
     parser.add_argument("--announce", action="store_true", help="print only the port")
-    _rule_arguments(parser)
+    _rule_arguments(parser.add_argument)
 
 
 def launch_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the arguments of `launch` for a job with servers."""
+    """Add the arguments of `launch` for a job with servers. `for_servers` is then the option that
+    was given and makes no sense without any."""
+    parser.set_defaults(for_servers=None)
     parser.add_argument(
         "--servers", type=int, default=0, help="number of parameter servers to start (none)"
     )
@@ -55,47 +73,48 @@ def launch_arguments(parser: argparse.ArgumentParser) -> None:
         default="local",
         help="what starts the processes (%(default)s)",
     )
-    group.add_argument(
+    add = partial(group.add_argument, action=_ForServers)
+    add(
         "--restarts", type=int, default=3, help="restarts allowed for each process (%(default)s)"
     )
-    group.add_argument(
+    add(
         "--spares",
         type=int,
         default=2,
         help="spare processes kept ready for restarts (%(default)s)",
     )
-    group.add_argument(
+    add(
         "--folder", type=Path, help="folder of the servers' journals (default: a temporary one)"
     )
-    group.add_argument(
+    add(
         "--wait",
         type=float,
         default=Limits.wait,
         help="seconds that workers wait for an answer (%(default)s)",
     )
-    group.add_argument(
+    add(
         "--reach",
         type=float,
         default=Limits.reach,
         help="seconds after which an unreachable server counts as lost (%(default)s)",
     )
-    _rule_arguments(group)
+    _rule_arguments(add)
 
 
-def _rule_arguments(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
+def _rule_arguments(add: Callable[..., object]) -> None:
+    add(
         "--rule",
         choices=RULES,
         default=RULES[0],
         help="what happens when a worker dies (%(default)s)",
     )
-    parser.add_argument(
+    add(
         "--silent",
         type=float,
         default=Limits.silent,
         help="seconds of silence after which a worker counts as dead (%(default)s)",
     )
-    parser.add_argument(
+    add(
         "--replace",
         type=float,
         default=Limits.replace,

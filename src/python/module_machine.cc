@@ -1,6 +1,7 @@
-// The part of the module gemel._core that is about GPUs, real and simulated.
+// The part of the module gemel._core that is about the machine: its cores, and GPUs, real and
+// simulated.
 
-#include "python/module_gpus.h"
+#include "python/module_machine.h"
 
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
@@ -12,7 +13,9 @@
 #include "cuda/gpu.h"
 #include "cuda/kernel.h"
 #include "engine/simulated.h"
+#include "memory/machine.h"
 #include "program/kernel.h"
+#include "program/target.h"
 #include "python/waits.h"
 
 namespace gemel {
@@ -39,8 +42,10 @@ Kernel load_gpu_kernel(nanobind::bytes code) {
 
 }  // namespace
 
-void define_gpus(nanobind::module_& module) {
+void define_machine(nanobind::module_& module) {
   using nanobind::literals::operator""_a;
+  module.def("cores", &machine::cores);
+  module.def("tiles_allowed", &tiles_allowed);
   module.def("simulate_gpu", [](int device, const std::string& name, double bytes_per_second,
                                 double latency_seconds) {
     simulate_gpu(device, name, {bytes_per_second, latency_seconds});

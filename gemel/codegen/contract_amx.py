@@ -1,0 +1,291 @@
+"""Products in tile registers: Intel's Advanced Matrix Extensions (AMX).
+
+A tile register has 16 rows of 16 lanes of 32 bits. One instruction multiplies a tile of rows of a,
+whose lanes run along k, with a tile of b, whose rows are lanes along k and whose lanes are columns,
+and adds the products to a tile of sums: pairs of bfloat16 in float32, or four bytes in int32. The
+panels of b are those of the other products (`contract_pack`, `contract_windows`). Rows of a are
+copied to the kernel's stack first, where they are used for all columns of a tile of the result.
+
+The instruction is described in Intel's Architecture Instruction Set Extensions Programming
+Reference, chapter 3. The system has to be asked for tile registers (`target.has_extension`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from gemel.codegen import memory
+from gemel.codegen.access import Bases
+from gemel.codegen.assembly import I8, I32, Constant, Module, Value, widened
+from gemel.codegen.contract_emit import Range, Reader
+from gemel.codegen.contract_plan import WIDE
+from gemel.codegen.contract_task import DEPTH
+from gemel.codegen.contract_tile import SumKernel
+from gemel.codegen.contract_windows import PanelRoom, Windows
+from gemel.codegen.frame import i64
+from gemel.codegen.memory import transposed
+from gemel.codegen.program import INDEX, ROWS, Program
+from gemel.codegen.target import Target
+
+#: The rows of a tile register, and the lanes of each row.
+TILE = 16
+#: Tile registers: those before are sums; then come those of a, and those of b.
+FIRST_A, FIRST_B, REGISTERS = 4, 6, 8
+#: The configuration of all registers in words of 32 bits: the first says which table of limits
+#: applies; then come the bytes of a row, two registers in a word, and the rows, four in a word.
+CONFIGURATION = {0: 1, **dict.fromkeys(range(4, 8), 0x400040), 12: 0x10101010, 13: 0x10101010}
+
+
+def emit(program: Program, target: Target) -> Module:
+    """The kernel of the schedule ``amx ROWSxCOLUMNS a:FORM b:FORM``, with or without ``split``."""
+    return _TileRegisters(program, target).build()
+
+
+class _TileRegisters(SumKernel):
+    """A micro-tile consists of one or two tiles of rows, times one or two tiles of columns. Depths
+    and steps of k are counted in lanes."""
+
+    def __init__(self, program: Program, target: Target) -> None:
+        schedule = program.parsed_schedule
+        super().__init__(program, target, schedule.rows, schedule.columns)
+        self.a_form, self.split = schedule.a_form, schedule.split
+        #: The rows of a and the last lines of b as they are loaded.
+        self.rows_of_a = self.reserve(self.rows * DEPTH)
+        self.last_lines = self.reserve(TILE * self.columns)
+        buffers = sum(operand.role != INDEX for operand in program.operands)
+        self.scratch = self.buffer(buffers) if self.split else self.reserve(self.rows * self.columns)
+        self.configuration = self.reserve(TILE)
+        self.windows: Windows | None = None
+        if schedule.b_form != "packed":
+            lying = Reader(self, 1, None)
+            form, together = schedule.b_form, self.sum.together
+            self.windows = Windows(self, lying, form, self.columns, together)
+            self.panels = PanelRoom(self, self.columns, DEPTH, WIDE * self.lanes // self.columns)
+
+    def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
+        builder, values = self.builder, self.values
+        home = self.scratch
+        if self.split:
+            area = builder.mul(values["m_block"], values["n_block"])
+            home = self.at(home, builder.mul(tile, area))
+        self._configure()
+
+        def block(start: Value) -> None:
+            depth = start, self.remaining(self.depth, start, values["k_block"])
+            micro = _MicroTile(self, home, rows, columns, depth)
+            if self.windows:
+                self._by_windows(self.windows, bases, columns, rows, micro)
+                return
+            panel = lambda j: self.panel(1, bases[1], builder.add(columns[0], j), start)  # noqa: E731
+            self.each(0, rows[1], self.rows, lambda i: self._row(i, bases[0], micro, columns[1], panel))
+
+        if self.split:
+            self.each(0, self.depth, values["k_block"], block)
+        else:
+            block(i64(0))
+        builder.writing("llvm.x86.tilerelease", [])
+
+    def _configure(self) -> None:
+        words = ", ".join(f"i32 {CONFIGURATION.get(word, 0)}" for word in range(TILE))
+        value = Constant(widened(I32, TILE), f"<{words}>")
+        self.builder.store(value, self.configuration, 64)
+        self.builder.writing("llvm.x86.ldtilecfg", [self.configuration])
+
+    def _row(
+        self,
+        i: Value,
+        a: Value,
+        micro: _MicroTile,
+        count: Value,
+        panel: Callable[[Value], Value],
+        first: Value | None = None,
+    ) -> None:
+        """The micro-tiles of the rows from `i` on, of `count` columns from `first` on. `panel`
+        gives the address of the panel that begins so many columns after `first`."""
+        self._copy_rows(a, self.builder.add(micro.rows[0], i), micro.depth)
+
+        def one(j: Value) -> None:
+            column = j if first is None else self.builder.add(first, j)
+            micro.compute(i, column, panel(j))
+
+        self.each(0, count, self.columns, one)
+
+    def _by_windows(
+        self, windows: Windows, bases: Bases, columns: Range, rows: Range, micro: _MicroTile
+    ) -> None:
+        """Makes several panels of windows at a time, each of which is used for all rows."""
+        builder, depth = self.builder, micro.depth
+        together = self.panels.together(depth)
+
+        def group(j: Value) -> None:
+            count = builder.minimum(builder.sub(columns[1], j), together)
+            first = builder.add(columns[0], j)
+            panel = lambda w: self.panels.at(w, depth)  # noqa: E731
+
+            def make(w: Value) -> None:
+                windows.fill(bases[1], builder.add(first, w), panel(w), depth)
+
+            self.each(0, count, self.columns, make)
+            self.each(0, rows[1], self.rows, lambda i: self._row(i, bases[0], micro, count, panel, j))
+
+        self.each(0, columns[1], together, group)
+
+    def panel(self, number: int, base: Value, line: Value, start: Value) -> Value:
+        """The address of the panel that begins with a line, from lane `start` of k on."""
+        builder, width = self.builder, i64((self.rows, self.columns)[number])
+        dtype = self.program.operands[number].dtype
+        far = builder.mul(builder.udiv(line, width), self.stride(number, ROWS + number))
+        return self.at(memory.element(builder, base, far, dtype), builder.mul(start, width))
+
+    # -- rows of a -----------------------------------------------------------------------------
+
+    def _copy_rows(self, a: Value, row: Value, depth: Range) -> None:
+        """Copies rows to the stack: for each `TILE` lanes of k, these lanes of one row after the
+        other, with zeros past the end of k."""
+        copy = self._copy_lying if self.a_form == "k" else self._copy_panel
+        copy(a, row, depth)
+
+    def _copy_lying(self, a: Value, row: Value, depth: Range) -> None:
+        """Copies rows that are contiguous along k. Rows past the end repeat the last one."""
+        builder, reader, lanes = self.builder, Reader(self, 0, None), TILE * self.sum.together
+        first, last = builder.mul(depth[0], i64(self.sum.together)), builder.sub(self.m, i64(1))
+        whole, left = self.divide(self.remaining(self.k, first, builder.mul(depth[1], i64(self.sum.together))), i64(lanes))
+
+        def one(i: Value) -> None:
+            index = builder.minimum(builder.add(row, i), last)
+            place = builder.add(builder.mul(index, self.stride(0, ROWS)), first)
+            source, goal = reader.at(a, place), self.at(self.rows_of_a, builder.mul(i, i64(TILE)))
+
+            def step(s: Value, mask: Value | None = None) -> None:
+                value = reader.stored(reader.at(source, builder.mul(s, i64(lanes))), lanes, mask)
+                reader.store(value, self.at(goal, builder.mul(s, i64(self.rows * TILE))))
+
+            self.each(0, whole, 1, step)
+            with builder.if_then(builder.icmp_signed(">", left, i64(0))):
+                step(whole, self.mask(left, lanes))
+
+        self.each(0, self.rows, 1, one)
+
+    def _copy_panel(self, a: Value, row: Value, depth: Range) -> None:
+        """Copies a panel, whose lines are lanes along k: it is transposed in squares."""
+        builder, panel = self.builder, self.panel(0, a, row, depth[0])
+        whole, left = self.divide(depth[1], i64(TILE))
+
+        def square(s: Value, lines: int | Value = TILE) -> None:
+            start = self.at(panel, builder.mul(s, i64(TILE * self.rows)))
+            goal = self.at(self.rows_of_a, builder.mul(s, i64(TILE * self.rows)))
+            for first in range(0, self.rows, TILE):
+                found = self.read_lines(self.at(start, first), self.rows, lines)
+                for i, value in enumerate(transposed(builder, found)):
+                    self.store(value, self.at(goal, (first + i) * TILE))
+
+        self.each(0, whole, 1, square)
+        with builder.if_then(builder.icmp_signed(">", left, i64(0))):
+            square(whole, left)
+
+    def read_lines(self, start: Value, width: int, count: int | Value) -> list[Value]:
+        """A vector of each of `TILE` lines that are `width` lanes apart; of zeros from line `count`
+        on."""
+        builder, found = self.builder, []
+        for line in range(TILE):
+            mask = None
+            if isinstance(count, Value):
+                there = builder.icmp_signed(">", count, i64(line))
+                mask = self.mask(builder.select(there, i64(TILE), i64(0)))
+            found.append(self.load(self.at(start, line * width), mask=mask))
+        return found
+
+
+class _MicroTile:
+    """A micro-tile over one block of k. `rows` and `columns` are those of the tile of the result,
+    `home` the address of its sums."""
+
+    def __init__(
+        self, kernel: _TileRegisters, home: Value, rows: Range, columns: Range, depth: Range
+    ) -> None:
+        self.kernel, self.builder = kernel, kernel.builder
+        self.home, self.rows, self.columns, self.depth = home, rows, columns, depth
+        self.across, self.down = kernel.columns // TILE, kernel.rows // TILE
+
+    def compute(self, i: Value, j: Value, panel: Value) -> None:
+        """Computes the micro-tile at row `i` and column `j` of the tile from a panel of b."""
+        kernel, builder = self.kernel, self.builder
+        offset = builder.mul(j, kernel.values["m_block"])
+        offset = builder.add(offset, builder.mul(i, i64(kernel.columns)))
+        sums = kernel.at(self.home, offset) if kernel.split else self.home
+        self._begin(sums)
+        self._multiply(panel)
+        self._each_sum("tilestored64", sums)
+        if not kernel.split:
+            return self._finish(sums, i, j)
+        last = builder.icmp_signed("==", builder.add(*self.depth), kernel.depth)
+        with builder.if_then(last):
+            self._finish(sums, i, j)
+
+    def _begin(self, sums: Value) -> None:
+        """Zero in the first block of k; in later blocks, the sums that the earlier ones stored."""
+        if not self.kernel.split:
+            return self._zero()
+        first = self.builder.icmp_signed("==", self.depth[0], i64(0))
+        with self.builder.if_else(first) as (then, other):
+            with then:
+                self._zero()
+            with other:
+                self._each_sum("tileloadd64", sums)
+
+    def _zero(self) -> None:
+        for number in range(self.down * self.across):
+            self._do("tilezero", Constant(I8, number))
+
+    def _each_sum(self, name: str, sums: Value) -> None:
+        """Loads or stores all tiles of sums."""
+        for number in range(self.down * self.across):
+            row, column = divmod(number, self.across)
+            place = row * TILE * self.kernel.columns + column * TILE
+            self._move(name, number, self.kernel.at(sums, place), self.kernel.columns)
+
+    def _multiply(self, panel: Value) -> None:
+        kernel, builder = self.kernel, self.builder
+        whole, left = kernel.divide(self.depth[1], i64(TILE))
+
+        def rows(s: Value) -> Value:
+            return kernel.at(kernel.rows_of_a, builder.mul(s, i64(TILE * kernel.rows)))
+
+        def lines(s: Value) -> Value:
+            return kernel.at(panel, builder.mul(s, i64(TILE * kernel.columns)))
+
+        kernel.each(0, whole, 1, lambda s: self._step(rows(s), lines(s)))
+        with builder.if_then(builder.icmp_signed(">", left, i64(0))):
+            for first in range(0, kernel.columns, TILE):
+                start = kernel.at(lines(whole), first)
+                for line, value in enumerate(kernel.read_lines(start, kernel.columns, left)):
+                    place = line * kernel.columns + first
+                    kernel.store(value, kernel.at(kernel.last_lines, place))
+            self._step(rows(whole), kernel.last_lines)
+
+    def _step(self, a: Value, b: Value) -> None:
+        """Adds the products of `TILE` lanes along k to the sums."""
+        kernel = self.kernel
+        for row in range(self.down):
+            self._move("tileloadd64", FIRST_A + row, kernel.at(a, row * TILE * TILE), TILE)
+        for column in range(self.across):
+            place = kernel.at(b, column * TILE)
+            self._move("tileloadd64", FIRST_B + column, place, kernel.columns)
+        for number in range(self.down * self.across):
+            row, column = divmod(number, self.across)
+            registers = number, FIRST_A + row, FIRST_B + column
+            self._do(kernel.sum.in_tiles, *(Constant(I8, register) for register in registers))
+
+    def _move(self, name: str, register: int, place: Value, width: int) -> None:
+        """Loads or stores a register whose rows lie `width` lanes apart."""
+        self._do(name, Constant(I8, register), place, i64(4 * width))
+
+    def _do(self, name: str, *arguments: Value) -> None:
+        self.builder.writing(f"llvm.x86.{name}", list(arguments))
+
+    def _finish(self, sums: Value, i: Value, j: Value) -> None:
+        """Runs the epilogue on stored sums."""
+        kernel, add = self.kernel, self.builder.add
+        rows = add(self.rows[0], i), kernel.remaining(self.rows[1], i, kernel.rows)
+        columns = add(self.columns[0], j), kernel.remaining(self.columns[1], j, kernel.columns)
+        kernel.epilogue.from_memory(sums, kernel.columns, rows, columns)

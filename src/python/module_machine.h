@@ -1,0 +1,12 @@
+// The part of the module gemel._core that is about the machine: its cores, and GPUs, real and
+// simulated.
+
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace gemel {
+
+void define_machine(nanobind::module_& module);
+
+}  // namespace gemel
