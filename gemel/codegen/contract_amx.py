@@ -3,8 +3,8 @@
 A tile register has 16 rows of 16 lanes of 32 bits. One instruction multiplies a tile of rows of a,
 whose lanes run along k, with a tile of b, whose rows are lanes along k and whose lanes are columns,
 and adds the products to a tile of sums: pairs of bfloat16 in float32, or four bytes in int32. The
-panels of b are those of the other products (`contract_pack`, `contract_windows`). Rows of a are
-copied to the kernel's stack first, where they are used for all columns of a tile of the result.
+panels of b are those of the other products (`contract_pack`, `contract_windows`). Rows of a that
+cannot be loaded as they lie are copied to the kernel's stack first.
 
 The instruction is described in Intel's Architecture Instruction Set Extensions Programming
 Reference, chapter 3. The system has to be asked for tile registers (`target.has_extension`).
@@ -13,10 +13,12 @@ Reference, chapter 3. The system has to be asked for tile registers (`target.has
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from gemel.codegen import memory
 from gemel.codegen.access import Bases
-from gemel.codegen.assembly import I8, I32, Constant, Module, Value, widened
+from gemel.codegen.assembly import I8, I32, I64, Constant, Module, Value, widened
+from gemel.codegen.contract_amx_plan import BLOCK
 from gemel.codegen.contract_emit import Range, Reader
 from gemel.codegen.contract_plan import WIDE
 from gemel.codegen.contract_task import DEPTH
@@ -41,6 +43,17 @@ def emit(program: Program, target: Target) -> Module:
     return _TileRegisters(program, target).build()
 
 
+class _Rows(NamedTuple):
+    """Rows of a: where the first `TILE` lanes of the first row lie, how many lanes further the next
+    `TILE` lanes along k and the next row begin, and where the last lanes lie, of which there are
+    fewer (filled up with zeros, and with rows `TILE` lanes apart)."""
+
+    start: Value
+    further: Value
+    apart: Value
+    last: Value
+
+
 class _TileRegisters(SumKernel):
     """A micro-tile consists of one or two tiles of rows, times one or two tiles of columns. Depths
     and steps of k are counted in lanes."""
@@ -49,8 +62,8 @@ class _TileRegisters(SumKernel):
         schedule = program.parsed_schedule
         super().__init__(program, target, schedule.rows, schedule.columns)
         self.a_form, self.split = schedule.a_form, schedule.split
-        #: The rows of a and the last lines of b as they are loaded.
-        self.rows_of_a = self.reserve(self.rows * DEPTH)
+        #: Rows of a and the last lines of b that cannot be loaded as they lie.
+        self.copied = self.reserve(self.rows * BLOCK)
         self.last_lines = self.reserve(TILE * self.columns)
         buffers = sum(operand.role != INDEX for operand in program.operands)
         self.scratch = self.buffer(buffers) if self.split else self.reserve(self.rows * self.columns)
@@ -102,11 +115,11 @@ class _TileRegisters(SumKernel):
     ) -> None:
         """The micro-tiles of the rows from `i` on, of `count` columns from `first` on. `panel`
         gives the address of the panel that begins so many columns after `first`."""
-        self._copy_rows(a, self.builder.add(micro.rows[0], i), micro.depth)
+        rows = self._rows(a, self.builder.add(micro.rows[0], i), micro.depth)
 
         def one(j: Value) -> None:
             column = j if first is None else self.builder.add(first, j)
-            micro.compute(i, column, panel(j))
+            micro.compute(i, column, rows, panel(j))
 
         self.each(0, count, self.columns, one)
 
@@ -139,41 +152,67 @@ class _TileRegisters(SumKernel):
 
     # -- rows of a -----------------------------------------------------------------------------
 
-    def _copy_rows(self, a: Value, row: Value, depth: Range) -> None:
-        """Copies rows to the stack: for each `TILE` lanes of k, these lanes of one row after the
-        other, with zeros past the end of k."""
-        copy = self._copy_lying if self.a_form == "k" else self._copy_panel
-        copy(a, row, depth)
+    def _rows(self, a: Value, row: Value, depth: Range) -> _Rows:
+        """The rows of a micro-tile, copied to the stack where they cannot be loaded as they lie."""
+        if self.a_form == "packed":
+            return self._from_panel(a, row, depth)
+        builder, reader, together = self.builder, Reader(self, 0, None), i64(self.sum.together)
+        lanes, apart = TILE * self.sum.together, self.stride(0, ROWS)
+        first = builder.mul(depth[0], together)
+        there = self.remaining(self.k, first, builder.mul(depth[1], together))
+        whole, left = self.divide(there, i64(lanes))
+        lying = reader.at(a, builder.add(builder.mul(row, apart), first))
+        last = builder.sub(self.m, i64(1))
 
-    def _copy_lying(self, a: Value, row: Value, depth: Range) -> None:
-        """Copies rows that are contiguous along k. Rows past the end repeat the last one."""
-        builder, reader, lanes = self.builder, Reader(self, 0, None), TILE * self.sum.together
-        first, last = builder.mul(depth[0], i64(self.sum.together)), builder.sub(self.m, i64(1))
-        whole, left = self.divide(self.remaining(self.k, first, builder.mul(depth[1], i64(self.sum.together))), i64(lanes))
+        def copy(steps: Range, mask: Value | None = None) -> None:
+            def one(i: Value) -> None:
+                index = builder.minimum(builder.add(row, i), last)
+                source = reader.at(a, builder.add(builder.mul(index, apart), first))
+                goal = self.at(self.copied, builder.mul(i, i64(TILE)))
 
-        def one(i: Value) -> None:
-            index = builder.minimum(builder.add(row, i), last)
-            place = builder.add(builder.mul(index, self.stride(0, ROWS)), first)
-            source, goal = reader.at(a, place), self.at(self.rows_of_a, builder.mul(i, i64(TILE)))
+                def step(s: Value) -> None:
+                    place = reader.at(source, builder.mul(s, i64(lanes)))
+                    value = reader.stored(place, lanes, mask)
+                    reader.store(value, self.at(goal, builder.mul(s, i64(self.rows * TILE))))
 
-            def step(s: Value, mask: Value | None = None) -> None:
-                value = reader.stored(reader.at(source, builder.mul(s, i64(lanes))), lanes, mask)
-                reader.store(value, self.at(goal, builder.mul(s, i64(self.rows * TILE))))
+                self.each(*steps, 1, step)
 
-            self.each(0, whole, 1, step)
-            with builder.if_then(builder.icmp_signed(">", left, i64(0))):
-                step(whole, self.mask(left, lanes))
+            self.each(0, self.rows, 1, one)
 
-        self.each(0, self.rows, 1, one)
+        copies = self._must_be_copied(lying, row, apart)
+        with builder.if_then(copies):
+            copy((i64(0), whole))
+        with builder.if_then(builder.icmp_signed(">", left, i64(0))):
+            copy((whole, builder.add(whole, i64(1))), self.mask(left, lanes))
+        copied = self._copied(whole)
+        start = builder.select(copies, copied.start, lying)
+        further = builder.select(copies, copied.further, i64(TILE))
+        apart = builder.select(copies, copied.apart, builder.udiv(apart, together))
+        return copied._replace(start=start, further=further, apart=apart)
 
-    def _copy_panel(self, a: Value, row: Value, depth: Range) -> None:
+    def _must_be_copied(self, lying: Value, row: Value, apart: Value) -> Value:
+        """Whether rows are missing, or lie across cache lines."""
+        builder, size = self.builder, self.program.operands[0].dtype.itemsize
+        missing = builder.icmp_signed("<", builder.sub(self.m, row), i64(self.rows))
+        place = builder.or_(builder.ptrtoint(lying, I64), builder.mul(apart, i64(size)))
+        across = builder.icmp_signed("!=", builder.and_(place, i64(memory.CACHE_LINE - 1)), i64(0))
+        return builder.or_(missing, across)
+
+    def _copied(self, whole: Value) -> _Rows:
+        """Rows that were copied: for each `TILE` lanes of k, these lanes of one row after the
+        other."""
+        further = i64(TILE * self.rows)
+        last = self.at(self.copied, self.builder.mul(whole, further))
+        return _Rows(self.copied, further, i64(TILE), last)
+
+    def _from_panel(self, a: Value, row: Value, depth: Range) -> _Rows:
         """Copies a panel, whose lines are lanes along k: it is transposed in squares."""
         builder, panel = self.builder, self.panel(0, a, row, depth[0])
         whole, left = self.divide(depth[1], i64(TILE))
 
         def square(s: Value, lines: int | Value = TILE) -> None:
             start = self.at(panel, builder.mul(s, i64(TILE * self.rows)))
-            goal = self.at(self.rows_of_a, builder.mul(s, i64(TILE * self.rows)))
+            goal = self.at(self.copied, builder.mul(s, i64(TILE * self.rows)))
             for first in range(0, self.rows, TILE):
                 found = self.read_lines(self.at(start, first), self.rows, lines)
                 for i, value in enumerate(transposed(builder, found)):
@@ -182,6 +221,7 @@ class _TileRegisters(SumKernel):
         self.each(0, whole, 1, square)
         with builder.if_then(builder.icmp_signed(">", left, i64(0))):
             square(whole, left)
+        return self._copied(whole)
 
     def read_lines(self, start: Value, width: int, count: int | Value) -> list[Value]:
         """A vector of each of `TILE` lines that are `width` lanes apart; of zeros from line `count`
@@ -207,14 +247,15 @@ class _MicroTile:
         self.home, self.rows, self.columns, self.depth = home, rows, columns, depth
         self.across, self.down = kernel.columns // TILE, kernel.rows // TILE
 
-    def compute(self, i: Value, j: Value, panel: Value) -> None:
-        """Computes the micro-tile at row `i` and column `j` of the tile from a panel of b."""
+    def compute(self, i: Value, j: Value, rows: _Rows, panel: Value) -> None:
+        """Computes the micro-tile at row `i` and column `j` of the tile from rows of a and a panel
+        of b."""
         kernel, builder = self.kernel, self.builder
         offset = builder.mul(j, kernel.values["m_block"])
         offset = builder.add(offset, builder.mul(i, i64(kernel.columns)))
         sums = kernel.at(self.home, offset) if kernel.split else self.home
         self._begin(sums)
-        self._multiply(panel)
+        self._multiply(rows, panel)
         self._each_sum("tilestored64", sums)
         if not kernel.split:
             return self._finish(sums, i, j)
@@ -244,30 +285,33 @@ class _MicroTile:
             place = row * TILE * self.kernel.columns + column * TILE
             self._move(name, number, self.kernel.at(sums, place), self.kernel.columns)
 
-    def _multiply(self, panel: Value) -> None:
+    def _multiply(self, rows: _Rows, panel: Value) -> None:
         kernel, builder = self.kernel, self.builder
         whole, left = kernel.divide(self.depth[1], i64(TILE))
-
-        def rows(s: Value) -> Value:
-            return kernel.at(kernel.rows_of_a, builder.mul(s, i64(TILE * kernel.rows)))
 
         def lines(s: Value) -> Value:
             return kernel.at(panel, builder.mul(s, i64(TILE * kernel.columns)))
 
-        kernel.each(0, whole, 1, lambda s: self._step(rows(s), lines(s)))
+        def step(s: Value) -> None:
+            here = kernel.at(rows.start, builder.mul(s, rows.further))
+            self._step(here, rows.apart, lines(s))
+
+        kernel.each(0, whole, 1, step)
         with builder.if_then(builder.icmp_signed(">", left, i64(0))):
             for first in range(0, kernel.columns, TILE):
                 start = kernel.at(lines(whole), first)
                 for line, value in enumerate(kernel.read_lines(start, kernel.columns, left)):
                     place = line * kernel.columns + first
                     kernel.store(value, kernel.at(kernel.last_lines, place))
-            self._step(rows(whole), kernel.last_lines)
+            self._step(rows.last, i64(TILE), kernel.last_lines)
 
-    def _step(self, a: Value, b: Value) -> None:
-        """Adds the products of `TILE` lanes along k to the sums."""
-        kernel = self.kernel
+    def _step(self, a: Value, apart: Value, b: Value) -> None:
+        """Adds the products of `TILE` lanes along k to the sums. Rows of a are so many lanes
+        apart."""
+        kernel, builder = self.kernel, self.builder
         for row in range(self.down):
-            self._move("tileloadd64", FIRST_A + row, kernel.at(a, row * TILE * TILE), TILE)
+            place = kernel.at(a, builder.mul(apart, i64(row * TILE)))
+            self._move("tileloadd64", FIRST_A + row, place, apart)
         for column in range(self.across):
             place = kernel.at(b, column * TILE)
             self._move("tileloadd64", FIRST_B + column, place, kernel.columns)
@@ -276,9 +320,10 @@ class _MicroTile:
             registers = number, FIRST_A + row, FIRST_B + column
             self._do(kernel.sum.in_tiles, *(Constant(I8, register) for register in registers))
 
-    def _move(self, name: str, register: int, place: Value, width: int) -> None:
+    def _move(self, name: str, register: int, place: Value, width: int | Value) -> None:
         """Loads or stores a register whose rows lie `width` lanes apart."""
-        self._do(name, Constant(I8, register), place, i64(4 * width))
+        lanes = i64(width) if isinstance(width, int) else width
+        self._do(name, Constant(I8, register), place, self.builder.mul(lanes, i64(4)))
 
     def _do(self, name: str, *arguments: Value) -> None:
         self.builder.writing(f"llvm.x86.{name}", list(arguments))

@@ -10,9 +10,9 @@ from gemel.codegen.program import Schedule
 LEAST_ROWS, LEAST_COLUMNS, LEAST_K = 8, 16, 64
 #: The rows and columns of a micro-tile, and of one for at most half as many.
 WHOLE, HALF = 32, 16
-#: The longest block of k, in lanes. A block of rows is used for so many columns, whose panels stay
-#: in the second-level cache; copying the rows takes as long as multiplying 64 columns.
-BLOCK, WIDE = 512, 512
+#: The longest block of k, in lanes. A block of rows is used for so many columns at most, whose
+#: panels stay in the second-level cache: so many lanes.
+BLOCK, WIDE, RESIDENT = 1024, 512, 1 << 18
 #: How many times more multiply-adds they do than `Task.cost` assumes.
 FASTER = 8
 
@@ -36,17 +36,18 @@ def in_tiles(task: Task, together: int, windows: WindowAxes | None = None) -> Ch
         k_block, b_form = block_of_windows(windows), windows.form
     schedule = Schedule("amx", rows=rows, columns=columns, a_form=a_form, b_form=b_form)
     schedule = schedule._replace(split=depth > (DEPTH if windows else BLOCK))
-    return _tiled(schedule, task, k_block)
+    return _tiled(schedule, task, k_block, depth)
 
 
-def _tiled(schedule: Schedule, task: Task, k_block: int) -> Choice:
+def _tiled(schedule: Schedule, task: Task, k_block: int, depth: int) -> Choice:
     """Cuts the columns where their panels would not stay in the cache, then the rows and the
     columns into enough tiles to keep several cores busy."""
     microseconds = task._replace(k=-(-task.k // FASTER)).cost / 1000
     wanted = 1
     if microseconds > ALONE:
         wanted = max(4 if microseconds < 100 else 8, int(microseconds / LONGEST) + 1)
-    n_block, n_parts = _cut(task.n, -(-task.n // WIDE), schedule.columns)
+    wide = min(WIDE, RESIDENT // (k_block or depth))
+    n_block, n_parts = _cut(task.n, -(-task.n // wide), schedule.columns)
     m_block, m_parts = _cut(task.m, -(-wanted // (task.batch * n_parts)), schedule.rows)
     if task.batch * n_parts * m_parts < wanted:
         n_block, n_parts = _cut(task.n, -(-wanted // (task.batch * m_parts)), schedule.columns)

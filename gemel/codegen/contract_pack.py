@@ -77,21 +77,70 @@ class _Pack(TiledKernel):
             pointer = self.at(target, builder.mul(line, depth))
             (self._transposed if self.turn else self._copied)(source, line, pointer)
 
-        if self.turn or self.together > 1 or not self.target.free_masks:
+        if self.turn or not self.target.free_masks:
             return self.each(0, rows[1], self.width, panel)
         rest = self.divide(rows[1], i64(self.width))[1]
         whole = builder.sub(rows[1], rest)
+        line = builder.add(rows[0], whole)
+        beside = self.reader.at(source, rows[0]), self.at(target, builder.mul(rows[0], depth))
+        last = self.reader.at(source, line), self.at(target, builder.mul(line, depth))
         with builder.if_then(builder.icmp_signed(">", whole, i64(0))):
-            self._side_by_side(self.reader.at(source, rows[0]), (rows[0], whole), target)
+            if self.together > 1:
+                self._groups(*beside, whole, depth)
+            else:
+                self._side_by_side(*beside, whole)
         with builder.if_then(builder.icmp_signed(">", rest, i64(0))):
-            line = builder.add(rows[0], whole)
-            pointer = self.at(target, builder.mul(line, self.k))
-            self._short_panel(self.reader.at(source, line), rest, pointer)
+            if self.together > 1:
+                self._groups(*last, i64(self.width), depth, rest)
+            else:
+                self._short_panel(last[0], rest, last[1])
 
-    def _side_by_side(self, source: Value, rows: Range, target: Value) -> None:
+    def _groups(
+        self, source: Value, target: Value, lines: Value, depth: Value, few: Value | None = None
+    ) -> None:
+        """Copies several panels, one group of k after the other. `few`: only so many lines exist;
+        the others become zero."""
+        builder, reader = self.builder, self.reader
+        pieces = _pieces(self.width, self.target.width // reader.dtype.itemsize)
+
+        def group(k: Value, left: Value | None = None) -> None:
+            starts = self._lines(source, self._bounded(self._together(k)))
+            goal = self._goal(target, k)
+
+            def panel(i: Value) -> None:
+                there = self.at(goal, builder.mul(i, depth))
+                for at, lanes in pieces:
+                    place, found = builder.add(i, i64(at)), []
+                    for number, start in enumerate(starts):
+                        mask = self._mask_of(number, left, at, few, lanes)
+                        found.append(reader.load(reader.at(start, place), lanes, mask))
+                    for j, value in enumerate(interleaved(builder, found)):
+                        self.store(value, self.at(there, at * self.together + j * lanes))
+
+            self.each(0, lines, self.width, panel)
+
+        self.each(0, self.whole, self.together, group)
+        left = builder.sub(self.k, self.whole)
+        with builder.if_then(builder.icmp_signed(">", left, i64(0))):
+            group(self.whole, left)
+
+    def _mask_of(
+        self, number: int, left: Value | None, at: int, few: Value | None, lanes: int
+    ) -> Mask:
+        """The mask of a line's vector at `at` for the k of this number in its group. `left` k and
+        `few` lines exist, if given."""
+        builder = self.builder
+        count = None if few is None else builder.sub(few, i64(at))
+        if left is None or number == 0:
+            return None if count is None else self.mask(count, lanes)
+        there = builder.icmp_signed(">", left, i64(number))
+        whole = i64(lanes) if count is None else count
+        return self.mask(builder.select(there, whole, i64(0)), lanes)
+
+    def _side_by_side(self, source: Value, pointer: Value, lines: Value) -> None:
         """Copies several panels k by k: adjacent panels share cache lines, which are read only
         once."""
-        builder, pointer = self.builder, self.at(target, self.builder.mul(rows[0], self.k))
+        builder = self.builder
         pieces = _masked(self.width, self.read.lanes)
 
         def line(k: Value) -> None:
@@ -106,7 +155,7 @@ class _Pack(TiledKernel):
                     value = self.reader.load(self.reader.at(near, at), mask=mask)
                     self.store(value, self.at(there, at), mask)
 
-            self.each(0, rows[1], self.width, panel)
+            self.each(0, lines, self.width, panel)
 
         self.each(0, self.k, 1, line)
 
