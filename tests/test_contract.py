@@ -269,7 +269,7 @@ def test_no_array_is_converted_as_a_whole(kept: tuple[DType, DType]) -> None:
                 [(sizes[1], 1, 0, 0)],
             )  # fmt: skip
             plan = contract.steps(program, integers, lasts, target)
-            pairs = "bf16" in plan[-1].program.schedule.split()
+            pairs = {"bf16", "amx"} & set(plan[-1].program.schedule.split())
             for step in plan:
                 operands = step.program.operands
                 if step.packs >= 0:
@@ -592,6 +592,7 @@ def test_schedules_are_read_as_they_are_written() -> None:
         "gemm 6x32 a:packed b:rows-2-1 split across by-rows packs-b",
         "gemm 4x16 a:m b:n direct vnni far narrow",
         "gemm 14x32 a:packed b:rows-2-1 split bf16",
+        "amx 32x16 a:k b:turned split",
         "dot 4x4x1 far",
         "pack any turn",
         "pack 32 copy",

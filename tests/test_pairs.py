@@ -14,7 +14,7 @@ from test_contract_windows import WAYS, Axes, at_the_end, by_places, laid_out
 
 import gemel
 from gemel import autograd, gluon, np, npx
-from gemel.codegen import contract, meaning, print_c, product
+from gemel.codegen import contract, meaning, print_c
 from gemel.codegen import target as targets
 from gemel.codegen.contract_task import PAIRS, Task, WindowAxes, windows_pay_in_pairs
 from gemel.codegen.program import CONTIGUOUS, OUTPUT, Operand
@@ -25,18 +25,31 @@ from gemel.runtime.backend import Backend
 
 AVX512 = targets.TARGETS["avx512"]
 PAIR = bfloat16, bfloat16
-needs_instruction = pytest.mark.skipif(
-    not targets.has_extension(AVX512, "bf16"), reason="this processor has no AVX-512 BF16"
-)
+#: The extensions that multiply pairs: in vectors, and in tile registers.
+WORDS = "bf16", "amx"
 
 
-@pytest.fixture
-def planned_anywhere(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Plan products for the instruction even if this processor lacks it."""
-    for module in (contract, product):
-        there = getattr(module, "has_extension", None)
-        if there is not None:
-            monkeypatch.setattr(module, "has_extension", lambda *_: True)
+def only(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
+    """Plan products for these extensions alone, even if this processor lacks them."""
+    monkeypatch.setattr(contract, "has_extension", lambda _, name: name in words)
+
+
+@pytest.fixture(params=WORDS)
+def word(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The one extension that products are planned for, in turn; skipped on other processors."""
+    word: str = request.param
+    if not targets.has_extension(AVX512, word):
+        pytest.skip(f"this processor lacks {' '.join(targets.EXTENSIONS[word].flags)}")
+    only(monkeypatch, word)
+    return word
+
+
+@pytest.fixture(params=WORDS)
+def planned_for(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """As `word`, on any processor."""
+    word: str = request.param
+    only(monkeypatch, word)
+    return word
 
 
 def plan_of(m: int, n: int, k: int, **given: Any) -> list[contract.ProductStep]:
@@ -52,30 +65,29 @@ def words(plan: list[contract.ProductStep]) -> list[str]:
     return plan[-1].program.schedule.split()
 
 
-@needs_instruction
 @pytest.mark.parametrize("lasts", LAYOUTS, ids="".join)
-def test_sizes(lasts: tuple[str, str]) -> None:
+def test_sizes(lasts: tuple[str, str], word: str) -> None:
     """All remainders of rows, columns and k; k may be odd, and is split where it is long."""
     draw = random.Random("".join(lasts))
     sizes = [(draw.randint(12, 90), draw.randint(16, 90), draw.randint(32, 99)) for _ in range(12)]
-    for seed, (m, n, k) in enumerate([*sizes, (14, 32, 64), (29, 33, 4099), (300, 500, 700)]):
-        assert "bf16" in words(plan_of(m, n, k, lasts=lasts))
+    large = (29, 33, 4099), (300, 500, 700), (70, 40, 2112)
+    for seed, (m, n, k) in enumerate([*sizes, (14, 32, 64), (64, 64, 128), *large]):
+        assert word in words(plan_of(m, n, k, lasts=lasts))
         check_product(float32, "avx512", (m, n, k), lasts, seed, pad=seed % 3, kept=PAIR)
 
 
-@needs_instruction
 @pytest.mark.parametrize("way", [name for name, (*_, form) in WAYS.items() if form != "gathered"])
-def test_windows(way: str) -> None:
+def test_windows(way: str, word: str) -> None:
     """A lane holds two channels of windows, in any number of runs, or two neighbours."""
     k, n, _ = WAYS[way]
     if any(stride < 0 for _, stride in k):
         return
     for channels in (2, 6, 300):
         for m in (17, 40):
-            check_windows(m, [(channels, k[0][1]), *k[1:]], n)
+            check_windows(word, m, [(channels, k[0][1]), *k[1:]], n)
 
 
-def check_windows(m: int, k: Axes, n: Axes, batch: int = 2) -> None:
+def check_windows(word: str, m: int, k: Axes, n: Axes, batch: int = 2) -> None:
     windows = WindowAxes.of(k, n, AVX512.width // 4)
     assert windows is not None
     windows = windows._replace(together=PAIRS)
@@ -101,7 +113,7 @@ def check_windows(m: int, k: Axes, n: Axes, batch: int = 2) -> None:
         plain(float32)._replace(kept=PAIR), AVX512, m, columns, depth, (depth, 0, 0),
         (0, 0, span), place, (1, batch), windows=windows,
     )  # fmt: skip
-    assert "bf16" in words(plan) and ("split" in words(plan)) == (depth > 2 * 576)
+    assert word in words(plan) and ("split" in words(plan)) == (depth > 2 * 576)
     arrays = {"a": beside, "b": stored, "operand 0": out}
     run(plan, AVX512, arrays, seed=m)
     wanted = a.astype("float64") @ seen.reshape(batch, depth, columns).astype("float64")
@@ -122,7 +134,7 @@ def interpreted(plan: list[contract.ProductStep], known: dict[int, Any]) -> None
         assert meaning.run(step.program, places, step.integers, 0, step.extent) == 0
 
 
-def test_what_it_means(planned_anywhere: None) -> None:
+def test_what_it_means(planned_for: str) -> None:
     """The interpreter and C read the panels as the kernel does, on any processor."""
     m, n, k = 13, 19, 35
     source = numpy.random.default_rng(0)
@@ -137,7 +149,8 @@ def test_what_it_means(planned_anywhere: None) -> None:
     assert "% 2" in text and "/ 2" in text
 
 
-def test_when_pairs_are_chosen(planned_anywhere: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_when_pairs_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, "bf16")
     for m, n, k, often, chosen in (
         (12, 16, 32, False, True), (11, 16, 32, False, False), (12, 15, 32, False, False),
         (12, 16, 31, False, False), (4, 16, 32, True, True), (3, 16, 32, True, False),
@@ -146,11 +159,44 @@ def test_when_pairs_are_chosen(planned_anywhere: None, monkeypatch: pytest.Monke
         assert ("bf16" in words(plan_of(m, n, k, often=often))) == chosen, (m, n, k)
     for kept in ((bfloat16, float32), (float32, bfloat16), (float16, float16)):
         assert "bf16" not in words(plan_of(64, 64, 64, kept=kept))
+    only(monkeypatch)
+    assert words(plan_of(64, 64, 64))[0] == "gemm" and "bf16" not in words(plan_of(64, 64, 64))
+
+
+def test_when_tile_registers_are_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where there are any, vectors do not multiply pairs."""
+    only(monkeypatch, *WORDS)
+    for m, n, k, often, chosen in (
+        (6, 8, 32, False, True), (5, 8, 32, False, False), (6, 7, 32, False, False),
+        (6, 8, 31, False, False), (1, 8, 32, True, True), (2000, 3000, 1000, False, True),
+    ):  # fmt: skip
+        found = words(plan_of(m, n, k, often=often))
+        assert (found[0] == "amx") == chosen and "bf16" not in found, (m, n, k)
+    for m, n, shape in ((16, 16, "16x16"), (17, 16, "32x16"), (16, 17, "16x32"), (99, 99, "32x32")):
+        assert words(plan_of(m, n, 64))[1] == shape
+    for lasts, forms in ((("k", "n"), "a:k"), (("m", "n"), "a:packed")):
+        assert words(plan_of(64, 64, 64, lasts=lasts))[2] == forms
+    for kept in ((bfloat16, float32), (float32, bfloat16), (float16, float16)):
+        assert words(plan_of(64, 64, 64, kept=kept))[0] != "amx"
+
+
+def test_what_a_kernel_needs(planned_for: str) -> None:
     step = plan_of(64, 64, 64)[-1]
     needed = Backend(AVX512, compile_program, bytes).needs(step.program)
-    assert needed == AVX512.with_extension("bf16") != AVX512
-    monkeypatch.setattr(contract, "has_extension", lambda *_: False)
-    assert "bf16" not in words(plan_of(64, 64, 64))
+    assert needed == AVX512.with_extension(planned_for) != AVX512
+
+
+@pytest.mark.parametrize("allowed", [True, False])
+def test_the_system_is_asked_for_tile_registers(
+    monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    extension = targets.EXTENSIONS["amx"]._replace(allowed=lambda: allowed)
+    monkeypatch.setitem(targets.EXTENSIONS, "amx", extension)
+    monkeypatch.setattr(targets, "_flags", lambda: extension.flags)
+    assert targets.has_extension(AVX512, "amx") is allowed
+    assert not targets.has_extension(targets.TARGETS["avx2"], "amx")
+    monkeypatch.setattr(targets, "_flags", lambda: extension.flags - {"amx_bf16"})
+    assert not targets.has_extension(AVX512, "amx")
 
 
 def test_which_windows_are_read_by_pairs() -> None:
@@ -170,7 +216,8 @@ def test_which_windows_are_read_by_pairs() -> None:
         assert windows_pay_in_pairs(task, windows, False) == pays
 
 
-def test_only_bfloat16_is_accepted_in_pairs(planned_anywhere: None) -> None:
+def test_only_bfloat16_is_accepted_in_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch, "bf16")
     program = plan_of(64, 64, 64)[-1].program
     operands = tuple(
         each._replace(dtype=float16) if each.panel else each for each in program.operands

@@ -212,7 +212,10 @@ class _Head(NamedTuple):
 
 
 def _head(path: str, opened: Any) -> _Head:
-    """The head of a `.npy` file, which is then open at its elements. Raises `ParameterFileError`."""
+    """The head of a `.npy` file, which is then open at its elements.
+
+    Raises `ParameterFileError`.
+    """
     from tokenize import TokenError
 
     np = numpy()
@@ -244,7 +247,7 @@ class Opened:
     def read(self, count: int) -> bytes:
         """The next bytes, at most `count`; none only at the end."""
         found, self._unread = self._unread[:count], self._unread[count:]
-        return found or self._file.read(count) or b""
+        return found or bytes(self._file.read(count) or b"")
 
     def exactly(self, count: int) -> bytes:
         """The next `count` bytes, or fewer if the file ends. A file may give fewer at a time."""
@@ -257,7 +260,7 @@ class Opened:
     def rest(self) -> bytes:
         """All further bytes."""
         found, self._unread = self._unread, b""
-        return found + self._file.read()
+        return b"".join((found, self._file.read()))
 
     def next_array(self, path: str, device: Device) -> Array:
         """The array of a `.npy` file, of which no more is read than the array takes. Raises

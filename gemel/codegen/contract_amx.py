@@ -40,7 +40,7 @@ CONFIGURATION = {0: 1, **dict.fromkeys(range(4, 8), 0x400040), 12: 0x10101010, 1
 
 def emit(program: Program, target: Target) -> Module:
     """The kernel of the schedule ``amx ROWSxCOLUMNS a:FORM b:FORM``, with or without ``split``."""
-    return _TileRegisters(program, target).build()
+    return _Amx(program, target).build()
 
 
 class _Rows(NamedTuple):
@@ -54,7 +54,7 @@ class _Rows(NamedTuple):
     last: Value
 
 
-class _TileRegisters(SumKernel):
+class _Amx(SumKernel):
     """A micro-tile consists of one or two tiles of rows, times one or two tiles of columns. Depths
     and steps of k are counted in lanes."""
 
@@ -66,14 +66,16 @@ class _TileRegisters(SumKernel):
         self.copied = self.reserve(self.rows * BLOCK)
         self.last_lines = self.reserve(TILE * self.columns)
         buffers = sum(operand.role != INDEX for operand in program.operands)
-        self.scratch = self.buffer(buffers) if self.split else self.reserve(self.rows * self.columns)
+        area = self.rows * self.columns
+        self.scratch = self.buffer(buffers) if self.split else self.reserve(area)
         self.configuration = self.reserve(TILE)
-        self.windows: Windows | None = None
+        #: What reads b if it consists of windows, and the room for panels of them.
+        self.windows: tuple[Windows, PanelRoom] | None = None
         if schedule.b_form != "packed":
-            lying = Reader(self, 1, None)
-            form, together = schedule.b_form, self.sum.together
-            self.windows = Windows(self, lying, form, self.columns, together)
-            self.panels = PanelRoom(self, self.columns, DEPTH, WIDE * self.lanes // self.columns)
+            reader, together = Reader(self, 1, None), self.sum.together
+            windows = Windows(self, reader, schedule.b_form, self.columns, together)
+            count = WIDE * self.lanes // self.columns
+            self.windows = windows, PanelRoom(self, self.columns, DEPTH, count)
 
     def fill_columns(self, tile: Value, bases: Bases, rows: Range, columns: Range) -> None:
         builder, values = self.builder, self.values
@@ -85,12 +87,17 @@ class _TileRegisters(SumKernel):
 
         def block(start: Value) -> None:
             depth = start, self.remaining(self.depth, start, values["k_block"])
-            micro = _MicroTile(self, home, rows, columns, depth)
+            micro = _Tiles(self, home, rows, columns, depth)
             if self.windows:
-                self._by_windows(self.windows, bases, columns, rows, micro)
-                return
-            panel = lambda j: self.panel(1, bases[1], builder.add(columns[0], j), start)  # noqa: E731
-            self.each(0, rows[1], self.rows, lambda i: self._row(i, bases[0], micro, columns[1], panel))
+                return self._by_windows(*self.windows, bases, micro)
+
+            def panel(j: Value) -> Value:
+                return self.panel(1, bases[1], builder.add(columns[0], j), start)
+
+            def row(i: Value) -> None:
+                self._row(i, bases[0], micro, (i64(0), columns[1]), panel)
+
+            self.each(0, rows[1], self.rows, row)
 
         if self.split:
             self.each(0, self.depth, values["k_block"], block)
@@ -108,38 +115,39 @@ class _TileRegisters(SumKernel):
         self,
         i: Value,
         a: Value,
-        micro: _MicroTile,
-        count: Value,
+        micro: _Tiles,
+        columns: Range,
         panel: Callable[[Value], Value],
-        first: Value | None = None,
     ) -> None:
-        """The micro-tiles of the rows from `i` on, of `count` columns from `first` on. `panel`
-        gives the address of the panel that begins so many columns after `first`."""
+        """The micro-tiles of the rows from `i` on. `panel` gives the address of the panel that
+        begins so many columns after the first one."""
         rows = self._rows(a, self.builder.add(micro.rows[0], i), micro.depth)
 
         def one(j: Value) -> None:
-            column = j if first is None else self.builder.add(first, j)
-            micro.compute(i, column, rows, panel(j))
+            micro.compute(i, self.builder.add(columns[0], j), rows, panel(j))
 
-        self.each(0, count, self.columns, one)
+        self.each(0, columns[1], self.columns, one)
 
-    def _by_windows(
-        self, windows: Windows, bases: Bases, columns: Range, rows: Range, micro: _MicroTile
-    ) -> None:
+    def _by_windows(self, windows: Windows, room: PanelRoom, bases: Bases, micro: _Tiles) -> None:
         """Makes several panels of windows at a time, each of which is used for all rows."""
-        builder, depth = self.builder, micro.depth
-        together = self.panels.together(depth)
+        builder, depth, columns = self.builder, micro.depth, micro.columns
+        together = room.together(depth)
+
+        def panel(w: Value) -> Value:
+            return room.at(w, depth)
 
         def group(j: Value) -> None:
             count = builder.minimum(builder.sub(columns[1], j), together)
             first = builder.add(columns[0], j)
-            panel = lambda w: self.panels.at(w, depth)  # noqa: E731
 
             def make(w: Value) -> None:
                 windows.fill(bases[1], builder.add(first, w), panel(w), depth)
 
+            def row(i: Value) -> None:
+                self._row(i, bases[0], micro, (j, count), panel)
+
             self.each(0, count, self.columns, make)
-            self.each(0, rows[1], self.rows, lambda i: self._row(i, bases[0], micro, count, panel, j))
+            self.each(0, micro.rows[1], self.rows, row)
 
         self.each(0, columns[1], together, group)
 
@@ -236,12 +244,12 @@ class _TileRegisters(SumKernel):
         return found
 
 
-class _MicroTile:
+class _Tiles:
     """A micro-tile over one block of k. `rows` and `columns` are those of the tile of the result,
     `home` the address of its sums."""
 
     def __init__(
-        self, kernel: _TileRegisters, home: Value, rows: Range, columns: Range, depth: Range
+        self, kernel: _Amx, home: Value, rows: Range, columns: Range, depth: Range
     ) -> None:
         self.kernel, self.builder = kernel, kernel.builder
         self.home, self.rows, self.columns, self.depth = home, rows, columns, depth

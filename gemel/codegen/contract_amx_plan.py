@@ -6,8 +6,9 @@ from gemel.codegen.contract_plan import ALONE, LONGEST, Choice, block_of_windows
 from gemel.codegen.contract_task import DEPTH, Task, WindowAxes, bucket
 from gemel.codegen.program import Schedule
 
-#: From so many rows, columns and k on they are faster than vectors.
-LEAST_ROWS, LEAST_COLUMNS, LEAST_K = 8, 16, 64
+#: From so many rows, columns and k on they are faster than vectors; with any number of rows if
+#: panels of b exist already.
+LEAST_ROWS, LEAST_COLUMNS, LEAST_K = 6, 8, 32
 #: The rows and columns of a micro-tile, and of one for at most half as many.
 WHOLE, HALF = 32, 16
 #: The longest block of k, in lanes. A block of rows is used for so many columns at most, whose
@@ -20,7 +21,8 @@ FASTER = 8
 def pays_in_tiles(task: Task) -> bool:
     """Whether a product is faster in tile registers."""
     task = task.in_buckets()
-    return task.m >= LEAST_ROWS and task.n >= LEAST_COLUMNS and bucket(task.k) >= LEAST_K
+    rows = 1 if task.often else LEAST_ROWS
+    return task.m >= rows and task.n >= LEAST_COLUMNS and bucket(task.k) >= LEAST_K
 
 
 def in_tiles(task: Task, together: int, windows: WindowAxes | None = None) -> Choice:

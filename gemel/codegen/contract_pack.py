@@ -77,7 +77,8 @@ class _Pack(TiledKernel):
             pointer = self.at(target, builder.mul(line, depth))
             (self._transposed if self.turn else self._copied)(source, line, pointer)
 
-        if self.turn or not self.target.free_masks:
+        odd = self.together > 1 and self.width % 2  # single lanes have no masks
+        if self.turn or odd or not self.target.free_masks:
             return self.each(0, rows[1], self.width, panel)
         rest = self.divide(rows[1], i64(self.width))[1]
         whole = builder.sub(rows[1], rest)

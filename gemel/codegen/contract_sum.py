@@ -30,6 +30,8 @@ class Sum:
     more: Sequence[Value] = ()
     #: How many k of a line share a lane of a panel.
     together = 1
+    #: The instruction that multiplies tile registers, if there is one.
+    in_tiles = ""
 
     def __init__(self, kernel: TiledKernel, factors: tuple[int, int], terms: list[int]) -> None:
         self.kernel = kernel
@@ -76,9 +78,6 @@ class Sum:
 
 class Grouped(Sum):
     """A sum in which `together` k of a line lie side by side in one lane of 32 bits."""
-
-    #: The instruction that multiplies tile registers.
-    in_tiles: str
 
     def reader(self, number: int) -> Elements:
         return self.kernel
@@ -194,9 +193,12 @@ class Fours(Grouped):
 KINDS: dict[int, type[Sum]] = {1: Sum, **{kind.together: kind for kind in (Pairs, Fours)}}
 
 
-def is_in_pairs(program: Program) -> bool:
-    """Whether tile registers hold the factors of a program as pairs of bfloat16."""
-    return program.parsed_schedule.kind == "amx" and program.operands[0].dtype is bfloat16
+def _together(program: Program) -> int:
+    """How many k of a line share a lane. Tile registers also load factors that lie in no panels."""
+    first = program.operands[0]
+    if program.parsed_schedule.kind != "amx":
+        return first.together
+    return PAIRS if first.dtype is bfloat16 else FOURS
 
 
 def sum_of(kernel: TiledKernel) -> Sum:
@@ -215,7 +217,5 @@ def sum_of(kernel: TiledKernel) -> Sum:
     factors = sorted(used, key=lambda p: sorted(reads[p]))
     if [reads[p] for p in factors] != [{0}, {1}]:
         raise CompileError(f"no sum of terms of two factors is done in tiles\n{program.text}")
-    # Not all factors of bfloat16 in tile registers come from panels.
-    together = PAIRS if is_in_pairs(program) else program.operands[0].together
-    kind = KINDS[together]
+    kind = KINDS[_together(program)]
     return kind(kernel, (factors[0], factors[1]), terms)

@@ -74,18 +74,14 @@ def launch_arguments(parser: argparse.ArgumentParser) -> None:
         help="what starts the processes (%(default)s)",
     )
     add = partial(group.add_argument, action=_ForServers)
-    add(
-        "--restarts", type=int, default=3, help="restarts allowed for each process (%(default)s)"
-    )
+    add("--restarts", type=int, default=3, help="restarts allowed for each process (%(default)s)")
     add(
         "--spares",
         type=int,
         default=2,
         help="spare processes kept ready for restarts (%(default)s)",
     )
-    add(
-        "--folder", type=Path, help="folder of the servers' journals (default: a temporary one)"
-    )
+    add("--folder", type=Path, help="folder of the servers' journals (default: a temporary one)")
     add(
         "--wait",
         type=float,
