@@ -58,6 +58,12 @@ def test_work_pushed_from_c(program: Path) -> None:
 
 
 WEIGHT = numpy.linspace(-1, 1, 12, dtype="float32").reshape(4, 3)
+WIDE = numpy.linspace(-1, 1, 40 * 20, dtype="float32").reshape(40, 20)
+
+
+def by_pairs(x: Any) -> Any:
+    """A product of bfloat16."""
+    return np.dot(x.astype("bfloat16"), np.array(WIDE).astype("bfloat16")).astype("float32")
 
 
 @pytest.mark.parametrize(
@@ -67,6 +73,8 @@ WEIGHT = numpy.linspace(-1, 1, 12, dtype="float32").reshape(4, 3)
         (lambda x: x.sum(axis=1), 8, (2, 8, 70000)),
         # The tiles of a product are made for a range of sizes.
         (lambda x: npx.relu(np.dot(x, np.array(WEIGHT)) * 0.5 + 1), 128, (121, 125, 128)),
+        # The system has to be asked for tile registers, if the processor has any.
+        (lambda x: by_pairs(np.concatenate([x] * 10, axis=1) / 256), 128, (121, 125, 128)),
     ],
 )
 def test_an_image_runs_from_c(
