@@ -695,7 +695,7 @@ class Product:
         """Like `planned`, but with the smallest possible tiles, only some of which are computed, in
         order along the rows or down the columns."""
         case = self.planned(target)
-        if not case.calls or case.calls[-1].program.parsed_schedule.kind != "gemm":
+        if not case.calls or case.calls[-1].program.parsed_schedule.kind not in ("gemm", "amx"):
             return case
         program, places, integers, _ = case.calls[-1]
         at, integers = program.extras[-len(TILES)], [*integers]

@@ -5,8 +5,9 @@
     python tools/sanitize.py address|thread --stress SECONDS    the tests without Python
 
 The arguments go to pytest. Without any, `address` runs all tests and `thread` those about threads.
-`--short`, meant for every change, runs the files that use the core most. `--stress` runs the
-programs of tests/cpp, among them the stress program for this many seconds.
+`--short`, meant for every change, runs the files that use the core most; `--short=1/2` every second
+of them, and `--short=2/2` the others. `--stress` runs the programs of tests/cpp, among them the
+stress program for this many seconds.
 
 The core and a copy of the package are in build/sanitize/; the installed package and the source tree
 are not touched. Python itself is not instrumented, so the sanitizers' libraries are preloaded, also
@@ -192,9 +193,11 @@ def test(name: str, arguments: list[str]) -> int:
     # --capture=sys, pytest leaves the file descriptors alone: UndefinedBehaviorSanitizer writes to
     # stderr even if log_path is set.
     pytest = [sysconfig.get_path("scripts") + "/pytest", "--capture=sys"]
-    if arguments in ([], ["--short"]):
-        sanitizer = SANITIZERS[name]
-        arguments = sanitizer.short if arguments else sanitizer.tests
+    if not arguments:
+        arguments = SANITIZERS[name].tests
+    elif arguments[0].startswith("--short"):
+        number, count = map(int, (arguments[0].partition("=")[2] or "1/1").split("/"))
+        arguments = SANITIZERS[name].short[number - 1 :: count]
     environment = surroundings(name, package)
     return subprocess.run([*pytest, *arguments], cwd=ROOT, env=environment).returncode
 
