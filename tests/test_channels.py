@@ -64,6 +64,17 @@ def test_they_are_written_by_channel(written: list[bool], channels: int, target:
     assert True in written
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_small_planes_in_reverse(written: list[bool], dtype: str) -> None:
+    """The weights of a convolution's gradient: two filters side by side, each from its end."""
+    for height, width in ((3, 3), (2, 4), (5, 1), (1, 9)):
+        x = images(2, (6, height, width), dtype)
+        flipped = gemel.compile(lambda x: np.copy(x[..., ::-1, ::-1].transpose(LAST)))
+        found = flipped(np.array(x, dtype=dtype))
+        numpy.testing.assert_array_equal(found.asnumpy(), x[..., ::-1, ::-1].transpose(LAST))
+    assert True in written
+
+
 def test_one_plan_serves_images_of_all_sizes(written: list[bool]) -> None:
     last = gemel.compile(lambda x: np.copy(x.transpose(LAST)))
     for size in ((2, 11, 9), (3, 6, 43), (7, 33, 2), (5, 64, 64)):

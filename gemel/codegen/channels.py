@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 
 #: The most channels, and the most instructions for all of them.
 MOST_CHANNELS, MOST_STEPS = 4, 64
-#: The fewest places of a plane: with fewer, few vectors are whole.
-LEAST_PLACES = 32
+#: The fewest places of a plane: with fewer, vectors are nearly empty.
+LEAST_PLACES = 8
 #: What reads or writes elsewhere than at the position, or fails.
 ELSEWHERE = ("gather", "scatter_add", "check")
 
@@ -37,7 +37,7 @@ def by_channel(nest: Nest, dimensions: list[int]) -> Nest | None:
     if nest.has(*ELSEWHERE) or any(role == INDEX for _, role, _, _ in nest.operands):
         return None
     operands = [strides for _, _, _, strides in nest.operands]
-    if sum(any(_is(strides[axis], 1) for strides in operands) for axis in dimensions) < 2:
+    if sum(any(_is_one(strides[axis]) for strides in operands) for axis in dimensions) < 2:
         return None  # all that have neighbours have them along one axis
     most = min(MOST_CHANNELS, MOST_STEPS // len(nest.recorder.code))
     for axis, along, size in _axes(nest, dimensions):
@@ -64,7 +64,7 @@ def _kind(nest: Nest, operand: tuple[Any, ...], axis: int, along: int) -> str:
     """How an operand lies: a ``plane`` for each channel, or ``pixel`` after pixel; the ``same``
     everywhere in a plane; empty for other ways."""
     _, role, _, strides = operand
-    if _is(strides[along], 1):
+    if _is(strides[along], 1) or (role == INPUT and _is_one(strides[along])):
         return "plane"
     if _is(strides[axis], 1) and strides[along] == nest.shape[axis]:
         return "pixel"
@@ -74,6 +74,11 @@ def _kind(nest: Nest, operand: tuple[Any, ...], axis: int, along: int) -> str:
 def _is(stride: Any, value: int) -> bool:
     """Whether a stride has this value in all calls."""
     return type(stride) is int and stride == value
+
+
+def _is_one(stride: Any) -> bool:
+    """Whether neighbours lie side by side, in either direction."""
+    return _is(stride, 1) or _is(stride, -1)
 
 
 def _without(nest: Nest, axis: int, along: int, kinds: list[str]) -> Nest:
