@@ -36,12 +36,17 @@ class Machine(NamedTuple):
     memory_gbs_all: float
     #: Read bandwidths at `FOOTPRINTS`, GB/s on one core.
     reads_gbs: tuple[float, ...] = ()
+    #: The rates of products of bfloat16; 0 if they are as slow as those of float32.
+    bfloat16_one: float = 0.0
+    bfloat16_all: float = 0.0
 
-    def flops_per_us(self, threads: int) -> float:
+    def flops_per_us(self, threads: int, dtype: str = "float32") -> float:
         """Floating-point operations per microsecond on `threads` cores."""
+        paired = dtype == "bfloat16"
         if threads == 1:
-            return self.gflops_one * 1e3
-        return self.gflops_all * 1e3 * min(threads, self.cores) / self.cores
+            return max(self.gflops_one, paired * self.bfloat16_one) * 1e3
+        rate = max(self.gflops_all, paired * self.bfloat16_all)
+        return rate * 1e3 * min(threads, self.cores) / self.cores
 
     def bytes_per_us(self, footprint: int, threads: int) -> float:
         """Bytes per microsecond that `threads` cores read, from data of `footprint` bytes."""

@@ -123,13 +123,12 @@ class Shape(NamedTuple):
 
     def floor_us(self, machine: Machine, threads: int) -> float:
         """The least time of a call in us: for its products, or to read and write its arrays."""
-        rate = machine.flops_per_us(threads)
+        rate = machine.flops_per_us(threads, self.dtype)
         if self.kind in WORKLOADS:
             workload = WORKLOADS[self.kind]
             return lstm_floor(workload._replace(threads=threads), rate)
         flops = KINDS[self.kind].flops(*self.sizes, **self.settings)
         size = {"float32": 4, "bfloat16": 2}[self.dtype]
-        rate *= 4 / size  # in bfloat16, an instruction does twice as many
         elements = sum(map(prod, self.sizes)) + prod(self.result)
         if KINDS[self.kind].positions:  # only the rows that are read, and positions of 8 bytes each
             elements = 2 * prod(self.result) + 2 * prod(self.sizes[-1])
