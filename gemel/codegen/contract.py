@@ -14,7 +14,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gemel.codegen import contract_amx_plan, contract_plan
+from gemel.codegen import contract_plan
+from gemel.codegen.contract_amx_plan import in_tiles, pays_in_tiles
 from gemel.codegen.contract_plan import SCRATCH, Choice, ProductStep
 from gemel.codegen.contract_task import FOURS, PAIRS, Task, WindowAxes, pays_in_pairs
 from gemel.codegen.program import (
@@ -131,32 +132,28 @@ class _Planner:
         return self.found
 
     def _choice(self, task: Task, windows: WindowAxes | None) -> Choice:
-        """The kernels and their tiling."""
+        """The kernels and their tiling; sets how many k lie side by side in panels."""
         stored = [operand.dtype for operand in self.program.operands[:2]]
         tiles = has_extension(self.target, "amx")
-        if self.dtype in (int8, uint8):
+        # Where there are tile registers, pairs in vectors are no faster than float32.
+        pays = pays_in_tiles if tiles else pays_in_pairs
+        if windows:
+            self.together, self.paired = windows.together, windows.paired
+        elif self.dtype in (int8, uint8):
             self.together = FOURS
-            if tiles and contract_amx_plan.pays_in_tiles(task):
-                return contract_amx_plan.in_tiles(task, FOURS)
+        elif has_pairs(stored, self.target) and pays(task):
+            self.together = PAIRS
+        if tiles and self.together > 1 and (windows or pays(task)):
+            return in_tiles(task, self.together, windows)
+        if windows:
+            masked = self._is_plain(1) or self.target.free_masks
+            return contract_plan.for_windows(task, windows, masked)
+        if self.together == FOURS:
             # The instruction needs one signed factor.
             native = int8 in stored and has_extension(self.target, "vnni")
             return contract_plan.for_fours(task, native)
-        if windows is None:
-            if tiles and set(stored) == {bfloat16}:
-                # Pairs of vectors are no faster than float32 on processors with tile registers.
-                if not contract_amx_plan.pays_in_tiles(task):
-                    return contract_plan.decided(task)
-                self.together = PAIRS
-                return contract_amx_plan.in_tiles(task, PAIRS)
-            if has_pairs(stored, self.target) and pays_in_pairs(task):
-                self.together = PAIRS
-                return contract_plan.for_pairs(task)
-            return contract_plan.decided(task)
-        self.together, self.paired = windows.together, windows.paired
-        if tiles and windows.together > 1:
-            return contract_amx_plan.in_tiles(task, PAIRS, windows)
-        masked = self._is_plain(1) or self.target.free_masks
-        return contract_plan.for_windows(task, windows, masked)
+        plan = contract_plan.for_pairs if self.together == PAIRS else contract_plan.decided
+        return plan(task)
 
     def _is_plain(self, number: int) -> bool:
         """Whether an operand is stored in the dtype of the computation."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable
+from functools import cache
 from typing import NamedTuple
 
 from gemel._core import tiles_allowed
@@ -160,6 +161,7 @@ _NEEDED = {
 _found: list[Target] = []
 
 
+@cache
 def _flags() -> set[str]:
     """The processor's features as the Linux kernel lists them; empty if it does not."""
     try:
