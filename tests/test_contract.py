@@ -70,10 +70,10 @@ def run(
 ) -> None:
     """Runs the steps in order, and the tiles of each step in an order that the seed chooses."""
     # 0xff in every byte is NaN, so a read of scratch before it is written shows.
-    scratch = [
-        numpy.full(size + 64, 255, numpy.uint8) for size in (plan[0].scratch if plan else ())
-    ]
-    bases = [each.ctypes.data + -each.ctypes.data % 64 for each in scratch]
+    sizes = plan[0].scratch if plan else ()
+    scratch = [numpy.full(size + 4096, 255, numpy.uint8) for size in sizes]
+    starts = [-each.ctypes.data % 64 for each in scratch]
+    bases = [each.ctypes.data + start for each, start in zip(scratch, starts, strict=True)]
     for step in plan:
         integers = numpy.array(step.integers, numpy.int64)
         for number, value in enumerate(scalars[: len(step.program.scalars)]):
@@ -90,6 +90,8 @@ def run(
         for tile in tiles:
             last = min(step.extent, tile + step.chunk)
             assert kernel(pointers.ctypes.data, integers.ctypes.data, tile, last) == 0
+    for each, start, size in zip(scratch, starts, sizes, strict=True):
+        assert (each[start + size :] == 255).all(), "scratch past its end was written"
 
 
 def named(operand: int) -> str:

@@ -104,7 +104,7 @@ def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
 def test_sizes(kept: tuple[DType, DType], lasts: tuple[str, str], target: targets.Target) -> None:
     draw = random.Random(f"{kept}{lasts}{target.name}")
     sizes = [tuple(draw.randint(1, 70) for _ in range(3)) for _ in range(6)]
-    for seed, each in enumerate([*sizes, (1, 1, 1), (3, 40, 4), (90, 130, 515)]):
+    for seed, each in enumerate([*sizes, (1, 1, 1), (3, 40, 4), (90, 130, 515), (9, 20, 4133)]):
         *packs, last = check(kept, lasts, each, target, seed)
         kinds = [step.program.schedule.split()[0] for step in packs]
         in_tiles = last.program.parsed_schedule.kind == "amx"

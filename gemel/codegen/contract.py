@@ -255,7 +255,8 @@ class _Planner:
         integers += [choice.m_block, choice.n_block, m_tiles, n_tiles, k_block]  # `TILES`
         if choice.schedule.split:
             partial = extent * choice.m_block * choice.n_block
-            self.buffers.append(self._reserve(partial, self.dtype))
+            summed = next(step.dtype for step in self.code if step.name == "reduce")
+            self.buffers.append(self._reserve(partial, summed))
         extra = self.program.extra + len(TILES)
         made = self.program._replace(operands=tuple(self.operands), extra=extra, code=self.code)
         made = made._replace(schedule=choice.schedule.text)
