@@ -76,6 +76,25 @@ def test_sizes(lasts: tuple[str, str], word: str) -> None:
         check_product(float32, "avx512", (m, n, k), lasts, seed, pad=seed % 3, kept=PAIR)
 
 
+@pytest.mark.parametrize("k", [63, 127, 2047])
+def test_rows_that_end_inside_a_lane(k: int, word: str) -> None:
+    """Rows that lie on cache lines are loaded from there, but nothing that follows them is."""
+    m, n = 64, 48
+    source = numpy.random.default_rng(k)
+    a, kept_a = kept_as(filled(source, (m, k), float32), bfloat16)
+    b, kept_b = kept_as(filled(source, (k, n), float32), bfloat16)
+    stored = at_the_end(m * (k + 1), bfloat16)
+    wide = stored.reshape(m, k + 1)
+    wide[:, :k], wide[:, k] = kept_a, 0x7FC0  # the bits of NaN
+    out = numpy.zeros((m, n), "float32")
+    described = plain(float32)._replace(kept=PAIR)
+    rows = (k + 1, 0, 0), (n, 0, 0), [(n, 1, 0, 0)]
+    plan = planned(described, AVX512, m, n, k, *rows)
+    assert word in words(plan)
+    run(plan, AVX512, {"a": stored, "b": kept_b, "operand 0": out})
+    assert numpy.abs(out - a.astype("float64") @ b).max() <= 2e-6 * (k + 1)
+
+
 @pytest.mark.parametrize("way", [name for name, (*_, form) in WAYS.items() if form != "gathered"])
 def test_windows(way: str, word: str) -> None:
     """A lane holds two channels of windows, in any number of runs, or two neighbours."""

@@ -187,7 +187,7 @@ class _Amx(SumKernel):
 
             self.each(0, self.rows, 1, one)
 
-        copies = self._must_be_copied(lying, row, apart)
+        copies = self._must_be_copied(lying, row, there)
         with builder.if_then(copies):
             copy((i64(0), whole))
         with builder.if_then(builder.icmp_signed(">", left, i64(0))):
@@ -198,13 +198,17 @@ class _Amx(SumKernel):
         apart = builder.select(copies, copied.apart, builder.udiv(apart, together))
         return copied._replace(start=start, further=further, apart=apart)
 
-    def _must_be_copied(self, lying: Value, row: Value, apart: Value) -> Value:
-        """Whether rows are missing, or lie across cache lines."""
+    def _must_be_copied(self, lying: Value, row: Value, there: Value) -> Value:
+        """Whether rows are missing, lie across cache lines, or end inside a lane, the rest of which
+        is not theirs. `there`: the elements of each row."""
         builder, size = self.builder, self.program.operands[0].dtype.itemsize
         missing = builder.icmp_signed("<", builder.sub(self.m, row), i64(self.rows))
-        place = builder.or_(builder.ptrtoint(lying, I64), builder.mul(apart, i64(size)))
+        apart = builder.mul(self.stride(0, ROWS), i64(size))
+        place = builder.or_(builder.ptrtoint(lying, I64), apart)
         across = builder.icmp_signed("!=", builder.and_(place, i64(memory.CACHE_LINE - 1)), i64(0))
-        return builder.or_(missing, across)
+        partial = builder.and_(there, i64(self.sum.together - 1))
+        inside = builder.icmp_signed("!=", partial, i64(0))
+        return builder.or_(builder.or_(missing, across), inside)
 
     def _copied(self, whole: Value) -> _Rows:
         """Rows that were copied: for each `TILE` lanes of k, these lanes of one row after the
