@@ -115,10 +115,10 @@ class Axes:
     def _rows_take_batch(self) -> bool:
         """Joins the last batch dimension with the rows, if b is the same along it and the other
         operands have no gap between the two; returns whether it did."""
-        if not self.batch:
+        last = len(self.batch) - 1
+        if not self.batch or isinstance(self.strides[0][last + 1], layouts.MixedStride):
             return False
         a, b, *others = self.strides
-        last = len(self.batch) - 1
         runs_on = all(s[last] == s[last + 1] * self.m for s in (a, *others))
         if b[last] != 0 or not runs_on:
             return False
