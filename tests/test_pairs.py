@@ -218,6 +218,15 @@ def test_the_system_is_asked_for_tile_registers(
     assert not targets.has_extension(AVX512, "amx")
 
 
+def test_the_system_s_first_answer_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All plans of a process agree, even if the system later says otherwise."""
+    answers = iter([False, True])
+    extension = targets.EXTENSIONS["amx"]._replace(allowed=lambda: next(answers))
+    monkeypatch.setitem(targets.EXTENSIONS, "amx", extension)
+    monkeypatch.setattr(targets, "_flags", lambda: extension.flags)
+    assert [targets.has_extension(AVX512, "amx") for _ in range(3)] == [False] * 3
+
+
 def test_which_windows_are_read_by_pairs() -> None:
     (k, n, _), task = WAYS["one run"], Task(float32, ("k", "n"), AVX512, 64, 68, 0)
     for channels, m, pays in ((4, 64, True), (5, 64, False), (4, 16, False)):

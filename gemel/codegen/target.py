@@ -192,7 +192,14 @@ def has_extension(target: Target, name: str) -> bool:
     """Whether this machine, if the target is at that level, has one of `EXTENSIONS`."""
     extension = EXTENSIONS[name]
     there = target.name == "avx512" and extension.flags <= _flags()
-    return there and (extension.allowed is None or extension.allowed())
+    return there and (extension.allowed is None or _answer(extension.allowed))
+
+
+@cache
+def _answer(allowed: Callable[[], bool]) -> bool:
+    """What the system said when it was first asked. It may later say otherwise, but all plans of a
+    process, and their keys, must agree."""
+    return allowed()
 
 
 def _check(level: str, flags: set[str]) -> None:
