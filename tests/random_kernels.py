@@ -43,7 +43,19 @@ from gemel.codegen.program import (
     Program,
 )
 from gemel.codegen.target import _NEEDED, MACHINE, TARGETS, Target, _flags
-from gemel.dtype import DTYPES, DType, bfloat16, bool_, float16, float32, float64, int64
+from gemel.dtype import (
+    DTYPES,
+    DType,
+    bfloat16,
+    bool_,
+    float16,
+    float32,
+    float64,
+    int8,
+    int32,
+    int64,
+    uint8,
+)
 from gemel.runtime.backend import native_code
 
 binding = pytest.importorskip("llvmlite.binding")
@@ -544,25 +556,30 @@ class _Drawing:
 
 # --- products -----------------------------------------------------------------------------------
 
+#: The dtypes whose products are summed in a dtype.
+FACTORS = {float32: (float16, bfloat16, float32), float64: (float64,), int32: (int8, uint8)}
+
 
 class Product:
     """A random matrix product: its epilogue, sizes, strides and buffers."""
 
     def __init__(self, seed: int, functions: Sequence[str] = ()) -> None:
         self.draw = draw = random.Random(seed)
-        self.dtype = draw.choice((float32, float64))
+        self.dtype = draw.choice([*FACTORS])
         self.sizes = tuple(draw.choice((1, 2, 3, 7, 8, 16, 17, 33, 64, 70)) for _ in "mn")
-        self.sizes += (draw.choice((0, 1, 2, 5, 16, 33, 100)),)
+        self.sizes += (draw.choice((0, 1, 2, 5, 16, 33, 64, 100)),)
         self.batch = draw.choice((1, 1, 2, 3)), draw.choice((1, 1, 2))
         self.lasts = draw.choice("km"), draw.choice("nk")
         self.memory = _Memory(draw.randint(0, 1 << 30))
         self.make = Expressions(draw, Recorder(), functions)
         self.operands: list[Operand] = []
         self.strides: list[list[int]] = []
-        self.windows = self._window_axes() if draw.random() < 0.4 else None
+        seen = self.dtype is not int32 and draw.random() < 0.4
+        self.windows = self._window_axes() if seen else None
+        few = FACTORS[self.dtype]
+        one = draw.choice(few)
         #: The dtypes the operands are stored in.
-        few = (float16, bfloat16, float32) if self.dtype is float32 else (float64,)
-        self.kept = draw.choice(few), draw.choice(few)
+        self.kept = one, draw.choice((one, draw.choice(few)))
         m, n, k = self.sizes
         self.a = self._matrix(0, m, k, self.lasts[0] == "k")
         self.b = self._windows() if self.windows else self._matrix(1, k, n, self.lasts[1] == "n")
@@ -598,7 +615,11 @@ class Product:
         return 0, outer, inner
 
     def _fill(self, number: int, size: int, dtype: DType) -> None:
-        """Fill a buffer with small whole numbers, so that every sum of their products is exact."""
+        """Fill a buffer with any bytes, or with small whole numbers, so that every sum of their
+        products is exact."""
+        if dtype in FACTORS[int32]:
+            self.memory.buffers[number] = self.memory.source.integers(0, 256, size, "uint8")
+            return
         whole = self.memory.source.integers(-4, 5, size).astype("float32")
         if dtype is bfloat16:
             whole = (whole.view("uint32") >> 16).astype("uint16")
