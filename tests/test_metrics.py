@@ -7,7 +7,7 @@ import pytest
 from gates import reader
 
 from gemel import autograd, cpu, gluon, metric, nd, np
-from gemel.errors import ShapeError, UnknownNameError
+from gemel.errors import ArgumentError, AxisError, OperandError, ShapeError, UnknownNameError
 
 random = numpy.random.RandomState(11)
 
@@ -60,6 +60,56 @@ def test_f1_of_several_classes(average):
     together = fbeta(ONE_HOT.ravel(), BEST.ravel())
     expected = {"macro": each.mean(), "micro": together, None: each}[average]
     numpy.testing.assert_allclose(found, expected, rtol=1e-12)
+
+
+def test_classes_are_along_the_last_axis():
+    label, pred = CLASSES.reshape(5, 6), SCORES.reshape(5, 6, 4)
+    for average in ("macro", "micro", None):
+        flat, deep = (metric.F1(class_type="multiclass", average=average) for _ in range(2))
+        expected = value(flat, (CLASSES, SCORES))
+        numpy.testing.assert_array_equal(value(deep, (label, pred)), expected)
+        flat, deep = (metric.F1(class_type="multilabel", average=average) for _ in range(2))
+        expected = value(flat, (MANY, LIKELY))
+        found = value(deep, (MANY.reshape(5, 2, 3), LIKELY.reshape(5, 2, 3)))
+        numpy.testing.assert_array_equal(found, expected)
+
+
+def test_thresholds():
+    """Also of the second of two probabilities, and one for each class."""
+    both = numpy.stack([1 - PRED, PRED], axis=-1)
+    for threshold in (0.3, 0.5, 0.8):
+        expected = fbeta(LABEL, threshold < PRED)
+        for label, pred in ((LABEL, both), (LABEL.reshape(4, 5), both.reshape(4, 5, 2))):
+            assert value(metric.F1(threshold=threshold), (label, pred)) == pytest.approx(expected)
+    assert value(metric.F1(), (LABEL, both.round().astype("uint8"))) == pytest.approx(
+        fbeta(LABEL, PRED > 0.5)
+    )
+    each = numpy.array([0.2, 0.5, 0.7])
+    for threshold in (each, np.array(each)):
+        made = metric.BinaryAccuracy(threshold=threshold)
+        assert value(made, (MANY, LIKELY)) == pytest.approx(((each < LIKELY) == MANY).mean())
+        made = metric.F1(class_type="multilabel", average=None, threshold=threshold)
+        numpy.testing.assert_allclose(value(made, (MANY, LIKELY)), fbeta(MANY, each < LIKELY))
+    assert value(metric.F1(), (MANY[:, :2], LIKELY[:, :2])) == pytest.approx(
+        fbeta(MANY[:, :2].ravel(), LIKELY[:, :2].ravel() > 0.5)
+    )
+
+
+def test_scores_that_are_nan_are_not_all_right():
+    label, pred = numpy.arange(4), numpy.full((4, 4), numpy.nan)
+    assert value(metric.TopKAccuracy(2), (label, pred)) == 0.5
+    pred[:, 2:] = 1.0
+    assert value(metric.TopKAccuracy(2), (label, pred)) == 0.5
+    assert value(metric.Accuracy(), (label, pred)) == 0.25
+
+
+@pytest.mark.parametrize("p", [0, 1, 2, 3.5, numpy.inf])
+@pytest.mark.parametrize("shape", [(5,), (5, 3), (5, 2, 3)])
+def test_distances_of_whole_examples(p, shape):
+    x, y = random.randn(*shape), random.randn(*shape)
+    expected = [numpy.linalg.norm((a - b).ravel(), p) for a, b in zip(x, y, strict=True)]
+    found = value(metric.MeanPairwiseDistance(p=p), (x, y))
+    assert found == pytest.approx(numpy.mean(expected))
 
 
 def test_the_rest_of_mxnet_2():
@@ -176,6 +226,15 @@ def test_custom():
     assert more.name == "custom(<lambda>)"
     more.update([np.ones(2)], [np.ones(2), np.zeros(3)])
     assert more.get()[1] == 2
+
+
+@pytest.mark.parametrize("found", [None, "a", [1, 2], (1, 2, 3), numpy.ones(2), (1, None)], ids=str)
+def test_custom_functions_return_numbers(found):
+    made = metric.CustomMetric(lambda label, pred: found, name="mine")
+    with pytest.raises(OperandError, match="CustomMetric mine: the function returned"):
+        made.update(np.ones(2), np.ones(2))
+    with pytest.raises(OperandError, match="it must be a function"):
+        metric.CustomMetric(found)
 
 
 @metric.register
@@ -326,11 +385,28 @@ def test_bad_input():
     made.update(np.array([2]), np.ones((1, 2)))
     with pytest.raises(IndexError, match="out of bounds"):
         made.get()
-    for made in (metric.F1(), metric.PCC()):
-        made.update(np.array([0, 2]), np.ones((2, 2)))
-        with pytest.raises(ValueError, match=r"two classes|2 classes"):
-            made.get()
-    with pytest.raises(ValueError, match="Accuracy"):
-        metric.TopKAccuracy(1)
+    for wrong in (2, -1):
+        for made in (metric.F1(), metric.F1(class_type="multiclass"), metric.PCC()):
+            made.update(np.array([0, wrong]), np.ones((2, 2)))
+            with pytest.raises(ValueError, match=r"two classes|2 classes"):
+                made.get()
+    made = metric.PCC()
+    made.update(np.array([0, -1]), np.array([0, 1]))
+    with pytest.raises(ArgumentError, match="out of range for 2 classes"):
+        made.get()
+    for wrong in (1, 2.5, "2"):
+        with pytest.raises(ArgumentError, match="Accuracy"):
+            metric.TopKAccuracy(wrong)
+    with pytest.raises(AxisError, match="CrossEntropy: axis 5"):
+        metric.CrossEntropy(axis=5).update(np.zeros(2), np.ones((2, 2)))
+    with pytest.raises(ShapeError, match=r"F1: predictions of shape \(2,\)"):
+        metric.F1(class_type="multiclass").update(np.zeros(2), np.zeros(2))
+    for label, pred in ((None, np.ones(2)), (np.ones(2), None), ("ab", np.ones(2))):
+        with pytest.raises(OperandError, match=r"metric: (labels|preds) is"):
+            metric.Accuracy().update(label, pred)
+    with pytest.raises(UnknownNameError, match="output of update_dict 'out'"):
+        metric.Accuracy(output_names=["out"]).update_dict({"y": np.ones(2)}, {"ouT": np.ones(2)})
+    with pytest.raises(ArgumentError, match="no entry 'metric'"):
+        metric.create({"axis": 1})
     with pytest.raises(UnknownNameError):
         metric.F1(average="makro")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gemel import autograd, np
 from gemel.device import cpu
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import ArgumentError, OperandError, ShapeError, unknown_name
 from gemel.extent import NUMBER
 from gemel.lists import as_list
 from gemel.np import ndarray
@@ -96,8 +96,8 @@ class EvalMetric:
     def update_dict(self, label: dict[str, Any], pred: dict[str, Any]) -> None:
         """Call `update` with the arrays of these dictionaries that the metric uses."""
         self.update(
-            [label[name] for name in self.label_names or label],
-            [pred[name] for name in self.output_names or pred],
+            [label[name] for name in _chosen("label", self.label_names, label)],
+            [pred[name] for name in _chosen("output", self.output_names, pred)],
         )
 
     def update(self, labels: Any, preds: Any) -> None:
@@ -158,10 +158,22 @@ class EvalMetric:
         return _zipped(*self.get_global())
 
 
+def _chosen(what: str, names: list[str] | None, given: dict[str, Any]) -> list[str]:
+    """The names of the arrays to use, by default all. Raises `UnknownNameError`."""
+    chosen = list(names or given)
+    for name in chosen:
+        if name not in given:
+            raise unknown_name(f"{what} of update_dict", name, given)
+    return chosen
+
+
 def pairs(labels: Any, preds: Any) -> list[tuple[ndarray, ndarray]]:
     """Labels and predictions as pairs of arrays, each on one device."""
     # A mean loss is an array without axes, so it has no number of examples to compare.
     labels, preds = ([x] if _is_number(x) else x for x in (labels, preds))
+    for name, value in (("labels", labels), ("preds", preds)):
+        if not isinstance(value, (list, tuple)) and not hasattr(value, "shape"):
+            raise OperandError(f"metric: {name} is {value!r}; give an array, or a list of arrays")
     labels, preds = check_label_shapes(labels, preds, wrap=True)
     check_label_shapes(labels, preds)
     found = []
@@ -178,6 +190,10 @@ def _examples(value: Any) -> ndarray:
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, NUMBER) or getattr(value, "shape", None) == ()
+
+
+def _is_one(value: Any) -> bool:
+    return bool(getattr(value, "size", 0) == 1)
 
 
 def settled(value: Any) -> Any:
@@ -218,8 +234,8 @@ class CompositeEvalMetric(EvalMetric):
 
     def update_dict(self, labels: dict[str, Any], preds: dict[str, Any]) -> None:
         """`update_dict` of each."""
-        labels = {name: labels[name] for name in self.label_names or labels}
-        preds = {name: preds[name] for name in self.output_names or preds}
+        labels = {name: labels[name] for name in _chosen("label", self.label_names, labels)}
+        preds = {name: preds[name] for name in _chosen("output", self.output_names, preds)}
         for metric in self.metrics:
             metric.update_dict(labels, preds)
 
@@ -271,6 +287,10 @@ class CustomMetric(EvalMetric):
         output_names: list[str] | None = None,
         label_names: list[str] | None = None,
     ) -> None:
+        if not callable(feval):
+            raise OperandError(
+                f"CustomMetric: feval is {feval!r}; it must be a function of labels and predictions"
+            )
         own = getattr(feval, "__name__", type(feval).__name__)
         name = name or (f"custom({own})" if "<" in own else own)
         super().__init__(name, output_names, label_names)
@@ -284,9 +304,15 @@ class CustomMetric(EvalMetric):
         super().update(labels, preds)
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """The result of the function."""
+        """The result of the function. Raises `OperandError` if it is neither of the two."""
         found = self._feval(label.asnumpy(), pred.asnumpy())
-        return found if isinstance(found, tuple) else (found, 1)
+        pair = found if isinstance(found, tuple) else (found, 1)
+        if len(pair) != 2 or not all(_is_number(part) or _is_one(part) for part in pair):
+            raise OperandError(
+                f"CustomMetric {self.name}: the function returned {found!r}; it must return a "
+                "number, or a tuple of a sum and a count"
+            )
+        return pair
 
     def get_config(self) -> dict[str, Any]:
         """Raises `NotImplementedError`: a function has no configuration."""
@@ -313,6 +339,8 @@ def create(metric: Any, *arguments: Any, **settings: Any) -> EvalMetric:
     if isinstance(metric, EvalMetric):
         return metric
     if isinstance(metric, dict):
+        if "metric" not in metric:
+            raise ArgumentError(f"create: {metric!r} has no entry 'metric', the metric's name")
         return create(**metric)
     if isinstance(metric, (list, tuple)):
         return CompositeEvalMetric([create(child, *arguments, **settings) for child in metric])

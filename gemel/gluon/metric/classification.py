@@ -16,6 +16,8 @@ from gemel.gluon.metric.base import (
     settled,
 )
 from gemel.np import ndarray
+from gemel.ranges import counted
+from gemel.spec import normalize_axis
 
 
 @alias("acc")
@@ -47,7 +49,7 @@ class Accuracy(EvalMetric):
 @alias("top_k_accuracy", "top_k_acc")
 class TopKAccuracy(EvalMetric):
     """The fraction of labels among the `top_k` classes with the highest scores; of equal scores the
-    first class counts as higher.
+    first class counts as higher, and NaN as higher than all others, as in `argmax`.
     """
 
     def __init__(
@@ -57,10 +59,8 @@ class TopKAccuracy(EvalMetric):
         output_names: list[str] | None = None,
         label_names: list[str] | None = None,
     ) -> None:
-        super().__init__(f"{name}_{top_k}", output_names, label_names)
-        if top_k <= 1:
-            raise ValueError("TopKAccuracy: top_k must be more than 1; use Accuracy for 1")
-        self.top_k = top_k
+        self.top_k = counted("TopKAccuracy (use Accuracy for 1)", "top_k", top_k, 2)
+        super().__init__(f"{name}_{self.top_k}", output_names, label_names)
 
     def get_config(self) -> dict[str, Any]:
         """The settings, with the name that was given."""
@@ -76,13 +76,18 @@ class TopKAccuracy(EvalMetric):
         label = label.astype("int64").reshape(-1, 1)
         own = npx.pick(pred, label, axis=1, mode="raise", keepdims=True)
         earlier = np.arange(pred.shape[1], device=pred.device) < label
-        above = (pred > own) | ((pred == own) & earlier)
+        unknown = np.isnan(pred), np.isnan(own)
+        equal = (pred == own) | (unknown[0] & unknown[1])
+        above = (pred > own) | (unknown[0] & ~unknown[1]) | (equal & earlier)
         return (above.sum(axis=1) < self.top_k).sum(), label.size
 
 
 @register
 class BinaryAccuracy(EvalMetric):
-    """The fraction of binary predictions (1 above `threshold`) that equal the label."""
+    """The fraction of binary predictions (1 above `threshold`) that equal the label.
+
+    `threshold` may be an array, with one for each class along the last axis.
+    """
 
     def __init__(
         self,
@@ -96,18 +101,26 @@ class BinaryAccuracy(EvalMetric):
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
         """The number of correct predictions."""
-        label, pred = label.ravel(), pred.ravel()
+        label, pred = label.ravel(), _above(pred, self.threshold).ravel()
         check_label_shapes(label, pred, shape=True)
-        return ((pred > self.threshold) == (label == 1)).sum(), label.size
+        return (pred == (label == 1)).sum(), label.size
+
+
+def _above(pred: ndarray, threshold: Any) -> ndarray:
+    """Where predictions are above a threshold, or an array of one for each class."""
+    if isinstance(threshold, ndarray):
+        threshold = threshold.as_np_ndarray().as_in_ctx(pred.device)
+    return np.greater(pred, threshold)
 
 
 class _Counting(EvalMetric):
     """Base class of scores computed from true and false positives and negatives.
 
     With two classes, the `average` "macro" is the mean of the batches' scores, and "micro" the
-    score of all counts. With more classes or labels (`class_type` "multiclass" or "multilabel"),
-    there are counts for each class: "macro" is the mean of the classes' scores, "micro" the score
-    of the sum of their counts, and None returns all scores, as a NumPy array.
+    score of all counts. With more classes or labels (`class_type` "multiclass" or "multilabel",
+    along the last axis of the predictions), there are counts for each class: "macro" is the mean of
+    the classes' scores, "micro" the score of the sum of their counts, and None returns all scores,
+    as a NumPy array.
     """
 
     def __init__(
@@ -157,22 +170,39 @@ class _Counting(EvalMetric):
     def counts(self, label: ndarray, pred: ndarray) -> Any:
         """True and false positives, false and true negatives; for each class if there are more than
         two."""
+        name, classes = type(self).__name__, pred.shape[-1]
         if self.class_type == "multiclass":
-            classes = pred.shape[1]
-            label = npx.one_hot(label.ravel(), classes)
-            pred = npx.one_hot(pred.argmax(axis=1).ravel(), classes)
+            if pred.ndim < 2:
+                raise ShapeError(
+                    f"{name}: predictions of shape {pred.shape} must be (examples, ..., classes)"
+                )
+            sound = _in_range(name, label, classes)
+            label = npx.one_hot(label.ravel(), classes) * sound
+            pred = npx.one_hot(pred.argmax(axis=-1).ravel(), classes)
         elif self.class_type == "multilabel":
-            pred = pred > self.threshold
+            check_label_shapes(label, pred, shape=True)
+            label = label.reshape(-1, classes)
+            pred = _above(pred, self.threshold).reshape(-1, classes)
         else:
-            label = label.ravel()
-            two = pred.ndim == 2 and pred.shape[1] == 2
-            pred = pred.argmax(axis=1) if two else pred.ravel() > self.threshold
-            rule = f"{type(self).__name__}: labels must be of two classes, 0 and 1"
-            label = (label == 1) * npx.constraint_check((label < 2).all(), rule)
+            if classes == 2 and pred.shape != label.shape:
+                # The second is larger or, for probabilities, above another threshold than 0.5.
+                pred = pred.astype("float64")
+                pred = pred[..., 1] - pred[..., 0] > 2 * self.threshold - 1
+            else:
+                pred = _above(pred, self.threshold)
+            rule = f"{name}: labels must be of two classes, 0 and 1"
+            sound = npx.constraint_check(((label >= 0) & (label < 2)).all(), rule)
+            label, pred = (label == 1).ravel() * sound, pred.ravel()
         check_label_shapes(label, pred, shape=True)
         yes, right = pred == 1, label == 1
         parts = (yes & right, yes & ~right, ~yes & right, ~yes & ~right)
         return np.stack([part.sum(axis=0) for part in parts]).astype("float64")
+
+
+def _in_range(name: str, label: ndarray, classes: int) -> Any:
+    """1 to multiply with, which is an error when it is waited for if there is another label."""
+    rule = f"{name}: a label is out of range for {classes} classes"
+    return npx.constraint_check(((label >= 0) & (label < classes)).all(), rule)
 
 
 def _ratio(above: Any, below: Any) -> Any:
@@ -212,8 +242,9 @@ class F1(Fbeta):
 
     `average` is "macro", the mean of the batches' scores, or "micro", that of all examples. With
     the `class_type` "multiclass" or "multilabel" they are the mean over classes, and the score of
-    all classes together; None gives the score of each. A single probability above `threshold` means
-    1.
+    all classes together; None gives the score of each. The probability of the second class above
+    `threshold` means 1; with scores of both classes and the threshold 0.5, the higher one counts.
+    For "multilabel" it may be an array with one threshold for each class.
     """
 
     def __init__(
@@ -270,15 +301,14 @@ class PCC(EvalMetric):
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
         """The table of predicted and true classes."""
         label = label.astype("int64")
-        sound: Any = 1
-        if pred.shape != label.shape:
+        if pred.shape != label.shape and pred.ndim > 1:
             classes = pred.shape[1]
             pred = pred.argmax(axis=1)
-            rule = f"PCC: a label is out of range for {classes} classes"
-            sound = npx.constraint_check(((label >= 0) & (label < classes)).all(), rule)
         else:
+            check_label_shapes(label, pred, shape=True)
             pred = pred.astype("int64")
-            classes = 1 + int(np.maximum(pred.max(), label.max())) if label.size else 1
+            classes = 1 + max(0, int(np.maximum(pred.max(), label.max())))
+        sound = _in_range("PCC", label, classes) * _in_range("PCC", pred, classes)
         check_label_shapes(label, pred, shape=True)
         kinds = [npx.one_hot(a.ravel(), classes, dtype="float64") for a in (pred, label)]
         return np.matmul(kinds[0].T, kinds[1]) * sound, 1
@@ -333,7 +363,7 @@ class CrossEntropy(EvalMetric):
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
         """The sum over the labels that count. Other labels out of range are an `IndexError`."""
-        axis = self.axis % pred.ndim
+        axis = normalize_axis(type(self).__name__, self.axis, pred.ndim)
         rows = (*pred.shape[:axis], *pred.shape[axis + 1 :])
         if label.size * pred.shape[axis] != pred.size:
             raise ShapeError(

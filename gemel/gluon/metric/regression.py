@@ -64,7 +64,10 @@ class RMSE(MSE):
 
 @register
 class MeanPairwiseDistance(EvalMetric):
-    """The mean over examples of the distance of two vectors, in the norm `p`."""
+    """The mean over examples of the distance of two vectors, in the norm `p` of `linalg.norm`.
+
+    An example with several axes is one vector, one without axes a vector of one number.
+    """
 
     def __init__(
         self,
@@ -77,11 +80,11 @@ class MeanPairwiseDistance(EvalMetric):
         self.p = p
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
-        """The sum of the distances along the last axis."""
+        """The sum of the examples' distances."""
         check_label_shapes(label, pred, shape=True)
-        apart = np.abs(label.astype("float64") - pred.astype("float64")) ** self.p
-        distances = apart.sum(axis=-1) ** (1 / self.p)
-        return distances.sum(), distances.size
+        apart = label.astype("float64") - pred.astype("float64")
+        apart = apart.reshape(len(apart), -1)
+        return np.linalg.norm(apart, self.p, axis=-1).sum(), len(apart)
 
 
 @alias("cos_sim")
