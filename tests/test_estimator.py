@@ -203,6 +203,64 @@ def test_checkpoints(tmp_path: Path) -> None:
         run("again", 9, resume_from_checkpoint=True, batch_period=1)
 
 
+def test_metrics_of_several_values(capsys: pytest.CaptureFixture[str]) -> None:
+    """Composite ones, whose mean losses are of the losses, and scores of each class."""
+    each = metric.F1(class_type="multiclass", average=None)
+    one = made(train_metrics=[metric.create(["acc", "loss"]), each])
+    one.logger.addHandler(est.logging.StreamHandler(est.sys.stdout))
+    one.fit(examples(), examples(), epochs=1)
+    names = [name for name, _ in one.train_metrics[0].get_name_value()]
+    assert names == ["training accuracy", "training loss"]
+    said = capsys.readouterr().out
+    for name, value in zip(("training f1 0", "training f1 1"), each.get()[1], strict=True):
+        assert f"{name}: {value:.4f}" in said
+    assert f"training loss: {one.train_metrics[0].get()[1][1]:.4f}" in said
+    assert "validation loss: " in said
+    for several in one.val_metrics[0], each:
+        with pytest.raises(est.EstimatorError, match="has several values"):
+            one.fit(examples(), epochs=1, event_handlers=est.EarlyStoppingHandler(several))
+
+
+def test_limits_of_a_stopping_handler() -> None:
+    for settings, limit, epochs in (
+        ({"max_epoch": 2}, {"epochs": 5}, 2),
+        ({"max_epoch": 5}, {"epochs": 2}, 2),
+        ({"max_batch": 5}, {"epochs": 5}, 2),
+        ({"max_batch": 50}, {"batches": 4}, 1),
+    ):
+        log, one = Log(), made()
+        one.fit(examples(), event_handlers=[est.StoppingHandler(**settings), log], **limit)
+        assert sum(name == "epoch_end" for name, _ in log.told) == epochs
+
+
+def test_batches_of_fewer_examples_than_devices() -> None:
+    one = made(context=[cpu(0), cpu(1)])
+    one.fit(examples(17), epochs=1)
+    for parameter in one.net.collect_params().values():
+        first, second = (a.asnumpy() for a in parameter.list_data())
+        assert (first == second).all()
+
+
+def test_a_loss_without_axes() -> None:
+    """It counts as one example."""
+
+    class Total(gluon.loss.Loss):
+        def forward(self, output: Any, label: Any) -> Any:
+            return (output**2).sum()
+
+    one, other, data = made(0.01), made(0.01), examples(8)
+    one.loss = Total(None, 0)
+    one.fit(data, epochs=1)
+    for x, _ in data:
+        with autograd.record():
+            total = (other.net(x) ** 2).sum()
+        total.backward()
+        other.trainer.step(1)
+    pairs = [e.net.collect_params().values() for e in (one, other)]
+    for a, b in zip(*pairs, strict=True):
+        assert float(np.abs(a.data() - b.data()).max()) < 1e-6
+
+
 def test_a_processor_of_one_s_own() -> None:
     class Noted(est.BatchProcessor):
         seen = 0
@@ -251,6 +309,18 @@ def test_bad_input() -> None:
     for wrong in ({"epochs": 0}, {"epochs": -1}, {"epochs": 1.5}, {"batches": 0}):
         with pytest.raises(ArgumentError, match=r"Estimator\.fit: .* must be a whole number"):
             one.fit(examples(), **wrong)
+    for handler in (3, est.LoggingHandler):
+        with pytest.raises(est.EstimatorError, match=r"event handler .* must be an object"):
+            one.fit(examples(), epochs=1, event_handlers=[handler])
+    for call in (
+        lambda: est.StoppingHandler(max_epoch=0),
+        lambda: est.StoppingHandler(max_batch="a"),
+        lambda: est.EarlyStoppingHandler(one.train_metrics[0], patience=-1),
+        lambda: est.EarlyStoppingHandler(one.train_metrics[0], min_delta="a"),
+        lambda: est.EarlyStoppingHandler(one.train_metrics[0], baseline="a"),
+    ):
+        with pytest.raises(ArgumentError, match="Handler: "):
+            call()
     with pytest.raises(est.EstimatorError, match="log_interval 0 must be"):
         est.LoggingHandler(0)
     with pytest.raises(UnknownNameError, match="auto"):

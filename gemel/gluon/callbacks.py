@@ -41,15 +41,16 @@ class Callback:
 
 
 #: Endings of metric names for which lower is better.
-_LESS = ("loss", "error", "mse", "mae", "perplexity", "entropy", "likelihood")
+_LESS = ("loss", "error", "mse", "mae", "mpd", "perplexity", "entropy", "likelihood")
 
 
 class EarlyStopping(Callback):
     """Stops when `monitor`, an entry of the history, has not improved for `patience` epochs.
 
-    `mode` is "min" or "max", the direction of improvement; "auto" is "min" for losses, errors and
-    perplexity, and "max" for anything else. Improvements up to `min_delta` do not count, and NaN is
-    none. With `restore_best`, the parameters of the best epoch are restored at the end.
+    `mode` is "min" or "max", the direction of improvement; "auto" is "min" for losses, errors,
+    distances and perplexity, and "max" for anything else. Improvements up to `min_delta` do not
+    count, and NaN is none. With `restore_best`, the parameters of the best epoch are restored at
+    the end.
     """
 
     def __init__(

@@ -91,6 +91,11 @@ def _checked(callbacks: Any) -> list[Any]:
     """The callbacks as a list. Raises `FitError` for what is none."""
     several = [*callbacks] if isinstance(callbacks, Iterable) else [callbacks]
     for each in several:
+        if isinstance(each, type):
+            raise FitError(
+                f"fit: the callback {each.__name__} is a class; give an object of it: "
+                f"{each.__name__}(...)"
+            )
         if not any(callable(getattr(each, moment, None)) for moment in _MOMENTS):
             raise FitError(
                 f"fit: the callback {each!r} has none of the methods {', '.join(_MOMENTS)}"
@@ -108,12 +113,13 @@ def evaluate(
         metric.reset()
     total, count, batch = 0.0, 0, None
     for batch in data:
-        inputs, labels = split_batch(batch, devices_of(net), batch_axis)
+        devices = devices_of(net)
+        inputs, labels = split_batch(batch, devices, batch_axis)
         outputs = [net(*each) for each in inputs]
         if loss is not None:
             for output, label in zip(outputs, labels, strict=True):
                 value = loss(output, label)
-                total = total + value.astype("float64").sum()
+                total = total + value.astype("float64").sum().as_in_ctx(devices[0])
                 count += value.size
         for metric in several:
             metric.update(labels, outputs)
@@ -143,8 +149,14 @@ class Run:
         validation: Any,
         batch_axis: int,
     ) -> None:
+        if not callable(loss):
+            raise FitError(f"fit: loss is {loss!r}; it must be a function of outputs and labels")
         for name, source in (("data", data), ("validation", validation)):
-            if source is not None and iter(source) is source:
+            if source is None:
+                continue
+            if not any(hasattr(source, method) for method in ("__iter__", "__getitem__")):
+                raise FitError(f"fit: {name} is {source!r}; give a DataLoader or a list of batches")
+            if iter(source) is source:
                 raise FitError(
                     f"fit: {name} can be iterated over only once; give a DataLoader, a list, or "
                     "another object that can be iterated over again"
@@ -153,7 +165,7 @@ class Run:
         self.data = data
         self.loss = loss
         self.trainer = trainer
-        self.metrics = _metrics(metrics)
+        self.metrics = _named_apart(_metrics(metrics))
         self.callbacks = callbacks
         self.epochs = epochs
         self.validation = validation
@@ -247,7 +259,8 @@ class Run:
     def _learn(self, batch: Any) -> None:
         """Process one batch: forward, backward, update. Nothing here waits for the engine, but the
         workers' numbers of losses may have to be exchanged (`Job.whole`)."""
-        inputs, self.labels = split_batch(batch, devices_of(self.net), self.batch_axis)
+        devices = devices_of(self.net)
+        inputs, self.labels = split_batch(batch, devices, self.batch_axis)
         self.outputs, self.losses, heads = [], [], []
         with autograd.record():
             for each, label in zip(inputs, self.labels, strict=True):
@@ -263,7 +276,7 @@ class Run:
         own = sum(value.size for value in self.losses)
         self._count += own
         self.size = own if self._job.alone else self._whole(own)
-        self._update()
+        self._update(without=len(devices) > len(inputs))
         for metric in self.metrics:
             metric.update(self.labels, self.outputs)
 
@@ -275,13 +288,14 @@ class Run:
         mine = sum(int(label.shape[self.batch_axis]) for label in self.labels)
         return int(known) * own // mine
 
-    def _update(self) -> None:
+    def _update(self, without: bool) -> None:
+        """Update the parameters; `without` says that some devices got no examples of this batch."""
         if not any(_overrides(callback, "gradients_ready") for callback in self.callbacks):
-            self.trainer.step(self.size)
+            self.trainer.step(self.size, ignore_stale_grad=without)
             return
         self.trainer.allreduce_grads()
         self._tell("gradients_ready")
-        self.trainer.update(self.size)
+        self.trainer.update(self.size, ignore_stale_grad=without)
 
     # ---- checkpoints
 
@@ -359,14 +373,40 @@ def _metrics(given: Any) -> list[Any]:
     return checked
 
 
+def _named_apart(metrics: list[Any]) -> list[Any]:
+    """The metrics. Raises `FitError` if two entries of the history would have the same name."""
+    known = {"loss"}
+    for name in names_of(metrics):
+        if name in known:
+            raise FitError(
+                f"fit: the history would have two entries named {name!r}; give the metric another "
+                "name (name=...). The mean loss is always one of them"
+            )
+        known.add(name)
+    return metrics
+
+
+def names_of(metrics: Iterable[Any]) -> list[str]:
+    """The names of metrics, and of those in composite ones, as far as they have names."""
+    found: list[Any] = []
+    for metric in metrics:
+        inner = getattr(metric, "metrics", None)
+        found += names_of(inner) if isinstance(inner, list) else [getattr(metric, "name", None)]
+    return [name for name in found if isinstance(name, str)]
+
+
 def values_of(metrics: Iterable[Any]) -> dict[str, float]:
-    """The present values of metrics, by name."""
+    """The present values of metrics, by name; values for several classes are numbered."""
     all_values: dict[str, float] = {}
     for metric in metrics:
         names, values = metric.get()
         if not isinstance(names, list):
             names, values = [names], [values]
-        all_values.update(zip(names, (float(value) for value in values), strict=True))
+        for name, value in zip(names, values, strict=True):
+            if getattr(value, "ndim", 0):
+                all_values.update({f"{name} {i}": float(each) for i, each in enumerate(value)})
+            else:
+                all_values[name] = float(value)
     return all_values
 
 

@@ -113,9 +113,7 @@ class Estimator:
         self.train_metrics = listed(train_metrics) or self._usual_metrics()
         self.val_metrics = listed(val_metrics) or [copy.deepcopy(m) for m in self.train_metrics]
         for use, metrics in ("training", self.train_metrics), ("validation", self.val_metrics):
-            for metric in metrics:
-                if not metric.name.startswith(use):
-                    metric.name = f"{use} {metric.name}"
+            _name_by(use, metrics)
         self._initialize(initializer)
         if trainer is None:
             warnings.warn(
@@ -201,11 +199,29 @@ class Estimator:
         return found
 
 
+def _name_by(use: str, metrics: list[Any]) -> None:
+    """Put their use before the names of metrics, and of those in composite ones."""
+    for metric in metrics:
+        if not metric.name.startswith(use):
+            metric.name = f"{use} {metric.name}"
+        _name_by(use, getattr(metric, "metrics", []))
+
+
+#: The names of the methods of handlers.
+_MOMENTS = ("train_begin", "epoch_begin", "batch_begin", "batch_end", "epoch_end", "train_end")
+
+
 class _Handlers:
     """Handlers in order: the given ones, and a default one for each missing kind."""
 
     def __init__(self, given: Any, usual: list[Any]) -> None:
         found = listed(given)
+        for handler in found:
+            if isinstance(handler, type) or not any(hasattr(handler, each) for each in _MOMENTS):
+                raise EstimatorError(
+                    f"Estimator: the event handler {handler!r} must be an object with some of the "
+                    f"methods {', '.join(_MOMENTS)}"
+                )
         kinds = tuple(type(handler) for handler in found)
         found += [u for u in usual if not any(issubclass(kind, type(u)) for kind in kinds)]
         self._found = sorted(found, key=lambda handler: getattr(handler, "priority", 0))

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from gemel.errors import GemelError, unknown_name
+from gemel.gluon.fitting import values_of
 from gemel.gluon.hybrid import HybridBlock
-from gemel.gluon.metric import EvalMetric, Loss
+from gemel.gluon.metric import CompositeEvalMetric, EvalMetric, Loss
 from gemel.lists import as_list
-from gemel.ranges import counted
+from gemel.ranges import check_number, counted
 from gemel.spec import plain
 
 
@@ -68,31 +69,32 @@ class BatchEnd:
 
 
 class StoppingHandler(TrainBegin, BatchEnd, EpochEnd):
-    """Ends the training after `max_epoch` epochs or `max_batch` batches; the defaults are the
-    estimator's."""
+    """Ends the training after `max_epoch` epochs or `max_batch` batches, if the estimator's own
+    limits are not reached before."""
 
     def __init__(self, max_epoch: int | None = None, max_batch: int | None = None) -> None:
+        for name, limit in (("max_epoch", max_epoch), ("max_batch", max_batch)):
+            if limit is not None:
+                counted(type(self).__name__, name, limit)
         self.max_epoch, self.max_batch = max_epoch, max_batch
         self.current_epoch = self.current_batch = 0
         self.stop_training = False
 
     def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         """Reset the counts."""
-        self.max_epoch = estimator.max_epoch or self.max_epoch
-        self.max_batch = estimator.max_batch or self.max_batch
         self.current_epoch = self.current_batch = 0
         self.stop_training = False
 
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool:
         """Whether that was the last batch."""
         self.current_batch += 1
-        self.stop_training |= self.current_batch == self.max_batch
+        self.stop_training |= self.current_batch in (self.max_batch, estimator.max_batch)
         return self.stop_training
 
     def epoch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> bool:
         """Whether that was the last epoch."""
         self.current_epoch += 1
-        self.stop_training |= self.current_epoch == self.max_epoch
+        self.stop_training |= self.current_epoch in (self.max_epoch, estimator.max_epoch)
         return self.stop_training
 
 
@@ -111,10 +113,18 @@ class MetricHandler(EpochBegin, BatchEnd):
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
         """Update the metrics."""
         for metric in self.metrics:
-            if isinstance(metric, Loss):
-                metric.update(0, kwargs["loss"])
-            else:
-                metric.update(kwargs["label"], kwargs["pred"])
+            _measure(metric, kwargs)
+
+
+def _measure(metric: Any, batch: dict[str, Any]) -> None:
+    """Update a metric, and those in a composite one, each with what it measures."""
+    if isinstance(metric, CompositeEvalMetric):
+        for each in metric.metrics:
+            _measure(each, batch)
+    elif isinstance(metric, Loss):
+        metric.update(0, batch["loss"])
+    else:
+        metric.update(batch["label"], batch["pred"])
 
 
 class _Periodic(TrainBegin, BatchEnd, EpochEnd):
@@ -174,8 +184,12 @@ class GradientUpdateHandler(BatchEnd):
         self.priority = priority
 
     def batch_end(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
-        """Do one step."""
-        estimator.trainer.step(sum(loss.shape[0] for loss in listed(kwargs["loss"])))
+        """Do one step. A loss without axes counts as one example; devices that got no examples
+        have no gradients."""
+        losses = listed(kwargs["loss"])
+        size = sum(loss.shape[0] if loss.shape else 1 for loss in losses)
+        without = len(losses) < len(estimator.context)
+        estimator.trainer.step(size, ignore_stale_grad=without)
 
 
 class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, BatchEnd):
@@ -197,7 +211,7 @@ class LoggingHandler(TrainBegin, TrainEnd, EpochBegin, EpochEnd, BatchBegin, Bat
         return time.perf_counter() - self._began[of]
 
     def _values(self) -> str:
-        pairs = (metric.get() for metric in self.metrics)
+        pairs = values_of(self.metrics).items()
         return ", ".join(f"{name}: {value:.4f}" for name, value in pairs)
 
     def train_begin(self, estimator: Any, *args: Any, **kwargs: Any) -> None:
@@ -264,14 +278,26 @@ class _Monitor:
             )
         if mode not in ("auto", "min", "max"):
             raise unknown_name(f"mode of {name}", mode, ("auto", "min", "max"))
-        said = str(metric.get()[0]).lower()
+        name_value = metric.get()
+        if isinstance(name_value[0], list):
+            raise EstimatorError(
+                f"{name}: the metric to monitor has several values, {', '.join(name_value[0])}; "
+                "give one of its metrics (get_metric)"
+            )
+        said = str(name_value[0]).lower()
         more = mode == "max" or (mode == "auto" and ("acc" in said or "f1" in said))
-        self.metric, self.sign, self.least = metric, 1 if more else -1, least
+        self.name, self.metric, self.sign, self.least = name, metric, 1 if more else -1, least
         self.best = -self.sign * math.inf
 
     def improved(self) -> bool:
         """Whether the metric is better than ever before; if so, record it as the best."""
-        value = float(self.metric.get()[1])
+        values = values_of([self.metric])
+        if len(values) != 1:
+            raise EstimatorError(
+                f"{self.name}: the metric to monitor has several values, {', '.join(values)}; give "
+                "one with a single value"
+            )
+        (value,) = values.values()
         better = self.sign * value - self.least > self.sign * self.best
         self.best = value if better else self.best
         return better
@@ -288,7 +314,12 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
         mode: str = "auto",
         baseline: float | None = None,
     ) -> None:
-        self._monitor = _Monitor("EarlyStoppingHandler", monitor, mode, abs(min_delta))
+        who = type(self).__name__
+        counted(who, "patience", patience, 0)
+        check_number(who, "min_delta", min_delta)
+        if baseline is not None:
+            check_number(who, "baseline", baseline)
+        self._monitor = _Monitor(who, monitor, mode, abs(min_delta))
         self.monitor, self.patience, self.baseline = monitor, patience, baseline
         self.wait = self.stopped_epoch = self.current_epoch = 0
         self.stop_training = False
