@@ -6,10 +6,12 @@ always gives the same rate. Any other callable can be used as well.
 
 from __future__ import annotations
 
-from math import cos, pi
-from typing import TYPE_CHECKING
+from itertools import pairwise
+from math import cos, inf, pi
+from typing import TYPE_CHECKING, Any
 
-from gemel.errors import unknown_name
+from gemel.errors import ArgumentError, unknown_name
+from gemel.ranges import check_number, counted
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +32,7 @@ class LRScheduler:
     In the mode "linear" the rate grows in equal steps from `warmup_begin_lr` to `base_lr`; in the
     mode "constant" it is `warmup_begin_lr` during the warm-up. Subclasses define
     `__call__(num_update)`, or `decayed(num_update)` for the time after the warm-up. Raises
-    `ValueError` for invalid settings.
+    `ArgumentError` for invalid settings.
     """
 
     def __init__(
@@ -42,12 +44,11 @@ class LRScheduler:
     ) -> None:
         if warmup_mode not in ("linear", "constant"):
             raise unknown_name("warmup_mode", warmup_mode, ("linear", "constant"))
+        self._check(base_lr=base_lr, warmup_begin_lr=warmup_begin_lr)
         if warmup_begin_lr > base_lr:
             raise self._refusal("base_lr must be at least warmup_begin_lr", base_lr)
-        if not isinstance(warmup_steps, int) or warmup_steps < 0:
-            raise self._refusal("warmup_steps must be a whole number, at least 0", warmup_steps)
         self.base_lr = base_lr
-        self.warmup_steps = warmup_steps
+        self.warmup_steps = counted(type(self).__name__, "warmup_steps", warmup_steps, 0)
         self.warmup_begin_lr = warmup_begin_lr
         self.warmup_mode = warmup_mode
 
@@ -60,7 +61,7 @@ class LRScheduler:
         """The rate of an update during the warm-up."""
         if self.warmup_mode == "constant":
             return self.warmup_begin_lr
-        done = num_update / self.warmup_steps
+        done = num_update / self.warmup_steps if self.warmup_steps else 1.0
         return self.warmup_begin_lr + (self.warmup_final_lr - self.warmup_begin_lr) * done
 
     def decayed(self, num_update: int) -> float:
@@ -73,8 +74,13 @@ class LRScheduler:
         warming = num_update < self.warmup_steps
         return self.get_warmup_lr(num_update) if warming else self.decayed(num_update)
 
-    def _refusal(self, rule: str, value: object) -> ValueError:
-        return ValueError(f"{type(self).__name__}: {rule}, not {value!r}")
+    def _check(self, least: float = -inf, most: float = inf, **settings: Any) -> None:
+        """Raises `ArgumentError` unless these settings are numbers in this range."""
+        for name, value in settings.items():
+            check_number(type(self).__name__, name, value, least, most)
+
+    def _refusal(self, rule: str, value: object) -> ArgumentError:
+        return ArgumentError(f"{type(self).__name__}: {rule}, not {value!r}")
 
 
 class FactorScheduler(LRScheduler):
@@ -91,11 +97,9 @@ class FactorScheduler(LRScheduler):
         warmup_mode: str = "linear",
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
-        if step < 1:
-            raise self._refusal("step must be at least 1", step)
-        if factor > 1:
-            raise self._refusal("factor must be at most 1", factor)
-        self.step = step
+        self._check(0, 1, factor=factor)
+        self._check(stop_factor_lr=stop_factor_lr)
+        self.step = counted("FactorScheduler", "step", step)
         self.factor = factor
         self.stop_factor_lr = stop_factor_lr
 
@@ -119,17 +123,14 @@ class MultiFactorScheduler(LRScheduler):
         warmup_mode: str = "linear",
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
-        if not hasattr(step, "__len__"):
-            raise self._refusal(
-                "step must be a list of increasing whole numbers, the first at least 1", step
-            )
-        if not step or step[0] < 1 or any(b <= a for a, b in zip(step, step[1:], strict=False)):
-            raise self._refusal(
-                "step must be a list of increasing whole numbers, the first at least 1", step
-            )
-        if factor > 1:
-            raise self._refusal("factor must be at most 1", factor)
-        self.step = step
+        self._check(0, 1, factor=factor)
+        rule = "step must be a list of increasing whole numbers, the first at least 1"
+        if not hasattr(step, "__len__") or not len(step):
+            raise self._refusal(rule, step)
+        #: Copied, so that the schedule stays as it is.
+        self.step = [counted("MultiFactorScheduler", "each step", each) for each in step]
+        if any(b <= a for a, b in pairwise(self.step)):
+            raise self._refusal(rule, step)
         self.factor = factor
 
     def decayed(self, num_update: int) -> float:
@@ -150,11 +151,10 @@ class _Falling(LRScheduler):
         warmup_mode: str = "linear",
     ) -> None:
         super().__init__(base_lr, warmup_steps, warmup_begin_lr, warmup_mode)
-        if not isinstance(max_update, int) or max_update < 1:
-            raise self._refusal("max_update must be a whole number, at least 1", max_update)
-        self.max_update = max_update
+        self._check(final_lr=final_lr)
+        self.max_update = counted(type(self).__name__, "max_update", max_update)
         self.final_lr = final_lr
-        self.max_steps = max_update - warmup_steps
+        self.max_steps = self.max_update - self.warmup_steps
 
     def remaining(self, done: float) -> float:
         """The fraction of the decay that remains after this fraction (0 to 1) of the updates."""
@@ -182,6 +182,7 @@ class PolyScheduler(_Falling):
         warmup_mode: str = "linear",
     ) -> None:
         super().__init__(max_update, base_lr, final_lr, warmup_steps, warmup_begin_lr, warmup_mode)
+        self._check(0, pwr=pwr)
         self.power = pwr
 
     def remaining(self, done: float) -> float:

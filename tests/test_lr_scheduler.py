@@ -2,20 +2,30 @@
 
 from __future__ import annotations
 
+import numpy
 import pytest
 
 from gemel import autograd, cpu, gluon, lr_scheduler, np
+from gemel.errors import GemelError
 from gemel.lr_scheduler import CosineScheduler, FactorScheduler, LRScheduler
 
 
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: FactorScheduler(0), "step must be at least 1, not 0"),
-        (lambda: FactorScheduler(1, factor=2), "factor must be at most 1, not 2"),
+        (lambda: FactorScheduler(0), "step must be a whole number of at least 1, not 0"),
+        (lambda: FactorScheduler(2.5), "step must be a whole number of at least 1, not 2.5"),
+        (lambda: FactorScheduler(1, factor=2), "factor is 2; .* from 0 to 1"),
+        (lambda: FactorScheduler(1, factor=-0.5), "factor is -0.5; .* from 0 to 1"),
+        (lambda: FactorScheduler(1, stop_factor_lr="a"), "stop_factor_lr is 'a'"),
         (lambda: lr_scheduler.MultiFactorScheduler([]), "increasing whole numbers"),
         (lambda: lr_scheduler.MultiFactorScheduler(5), "increasing whole numbers"),
         (lambda: lr_scheduler.MultiFactorScheduler([3, 3]), "increasing whole numbers"),
+        (lambda: lr_scheduler.MultiFactorScheduler([3.5]), "each step must be a whole number"),
+        (lambda: lr_scheduler.MultiFactorScheduler("34"), "each step must be a whole number"),
+        (lambda: lr_scheduler.PolyScheduler(9, pwr=-1), "pwr is -1"),
+        (lambda: lr_scheduler.PolyScheduler(9, final_lr="a"), "final_lr is 'a'"),
+        (lambda: CosineScheduler(9, base_lr=float("nan")), "base_lr is nan"),
         (lambda: lr_scheduler.PolyScheduler(0), "max_update must be a whole number"),
         (lambda: CosineScheduler(9.5), "max_update must be a whole number"),
         (lambda: CosineScheduler(9, warmup_steps=-1), "warmup_steps must be"),
@@ -24,8 +34,27 @@ from gemel.lr_scheduler import CosineScheduler, FactorScheduler, LRScheduler
     ],
 )
 def test_settings_that_cannot_be(make, message):
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(GemelError, match=message):
         make()
+
+
+def test_settings_may_be_numpy_s():
+    for kind, first, later in (
+        (FactorScheduler, (numpy.int64(3), numpy.float32(0.5)), (3, 0.5)),
+        (lr_scheduler.MultiFactorScheduler, (numpy.array([2, 5]), 0.5), ([2, 5], 0.5)),
+        (lr_scheduler.PolyScheduler, (numpy.int64(9),), (9,)),
+        (CosineScheduler, (numpy.int32(9),), (9,)),
+    ):
+        one, other = kind(*first, warmup_steps=numpy.int64(2)), kind(*later, warmup_steps=2)
+        assert [one(number) for number in range(12)] == [other(number) for number in range(12)]
+
+
+def test_a_schedule_keeps_its_steps():
+    steps = [2, 4]
+    scheduler = lr_scheduler.MultiFactorScheduler(steps, 0.5)
+    before = [scheduler(number) for number in range(9)]
+    steps.append(5)
+    assert [scheduler(number) for number in range(9)] == before
 
 
 def test_an_earlier_update_has_the_same_rate_again():

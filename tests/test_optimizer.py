@@ -226,6 +226,31 @@ def test_trainer_takes_parameters_and_an_optimizer(arguments, message):
         gluon.Trainer(*arguments)
 
 
+@pytest.mark.parametrize(
+    ("name", "setting", "value"),
+    [
+        ("sgd", "begin_num_update", 1.5),
+        ("sgd", "begin_num_update", -1),
+        ("lamb", "lower_bound", "a"),
+        ("lans", "upper_bound", "a"),
+        ("nadam", "schedule_decay", "a"),
+        ("rmsprop", "clip_weights", "a"),
+        ("signum", "wd_lh", float("nan")),
+        ("dcasgd", "lamda", "a"),
+    ],
+)
+def test_settings_are_numbers(name, setting, value):
+    with pytest.raises(ArgumentError, match=f"(?i){name}: {setting} .*must be"):
+        optimizer.create(name, **{setting: value})
+
+
+def test_bounds_and_rates_are_checked():
+    with pytest.raises(ArgumentError, match="LAMB: lower_bound=5 is above upper_bound=1"):
+        optimizer.LAMB(lower_bound=5, upper_bound=1)
+    with pytest.raises(ArgumentError, match="set_learning_rate: lr is 'a'"):
+        optimizer.SGD().set_learning_rate("a")
+
+
 @pytest.mark.parametrize("size", [0, -1, float("nan"), numpy.int64(0), "2", None])
 @pytest.mark.parametrize("name", ["step", "update"])
 def test_a_batch_size_divides(name, size):

@@ -172,6 +172,7 @@ class Nadam(Moments):
         **settings: Any,
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **settings)
+        check_number("Nadam", "schedule_decay", schedule_decay, 0)
         self.schedule_decay = schedule_decay
         #: The products of the momenta since `begin_num_update`, computed as far as needed.
         self._products = [1.0]

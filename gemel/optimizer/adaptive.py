@@ -103,6 +103,8 @@ class RMSProp(Optimizer):
         check_number(type(self).__name__, "gamma1", self.gamma1, 0, 1)
         check_number(type(self).__name__, "gamma2", self.gamma2)
         check_number(type(self).__name__, "epsilon", epsilon, 0)
+        if clip_weights is not None:
+            check_number(type(self).__name__, "clip_weights", clip_weights)
         self.epsilon = epsilon
         self.centered = centered
         self.clip_weights = clip_weights

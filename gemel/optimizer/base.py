@@ -11,6 +11,7 @@ from gemel import autograd, np
 from gemel.errors import ArgumentError, unknown_keyword
 from gemel.optimizer.fused import Fused, is_narrow
 from gemel.process.tracebacks import warn
+from gemel.ranges import check_number, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -92,6 +93,7 @@ class Optimizer:
         self.lr_scheduler = lr_scheduler
         self.multi_precision = multi_precision
         self.idx2name = dict(param_idx2name or {})
+        counted(type(self).__name__, "begin_num_update", begin_num_update, 0)
         self.param_dict = param_dict or {}
         self.begin_num_update = begin_num_update
         #: The update count of the parameter that was updated most often.
@@ -118,7 +120,7 @@ class Optimizer:
                 "set_learning_rate: an lr_scheduler sets the learning rate; change the "
                 "scheduler instead"
             )
-        _refuse_infinite("set_learning_rate", "lr", lr)
+        check_number("set_learning_rate", "lr", lr)
         self.lr = lr
 
     def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np
+from gemel.errors import ArgumentError
 from gemel.optimizer.adam import Moments
 from gemel.optimizer.base import Moved
 from gemel.optimizer.sgd import SGD, decayed
@@ -105,6 +106,14 @@ class LAMB(Moments):
         **settings: Any,
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **settings)
+        name = type(self).__name__
+        for what, bound in (("lower_bound", lower_bound), ("upper_bound", upper_bound)):
+            if bound is not None:
+                check_number(name, what, bound)
+        if lower_bound and upper_bound and lower_bound > upper_bound:
+            raise ArgumentError(
+                f"{name}: lower_bound={lower_bound!r} is above upper_bound={upper_bound!r}"
+            )
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
         self.bias_correction = bias_correction

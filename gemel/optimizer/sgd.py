@@ -75,6 +75,7 @@ class Signum(SGD):
         **settings: Any,
     ) -> None:
         super().__init__(learning_rate, momentum, **settings)
+        check_number("Signum", "wd_lh", wd_lh)
         self.wd_lh = wd_lh
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:
@@ -129,6 +130,7 @@ class DCASGD(Optimizer):
     ) -> None:
         super().__init__(learning_rate, **settings)
         check_number(type(self).__name__, "momentum", momentum)
+        check_number(type(self).__name__, "lamda", lamda)
         self.momentum = momentum
         self.lamda = lamda
 
