@@ -8,7 +8,7 @@ from math import sqrt
 import numpy
 import pytest
 
-from gemel import autograd, gluon, np, optimizer
+from gemel import autograd, gluon, nd, np, optimizer
 from gemel.errors import (
     ArgumentError,
     GemelError,
@@ -224,6 +224,20 @@ def test_unknown_names_suggest_the_nearest(make, message):
 def test_trainer_takes_parameters_and_an_optimizer(arguments, message):
     with pytest.raises(GemelError, match=re.escape(message)):
         gluon.Trainer(*arguments)
+
+
+def test_centered_rmsprop_of_constant_gradients_is_finite():
+    """The mean square minus the squared mean is rounded to less than 0 for some of them."""
+    gradients = np.array(numpy.linspace(1, 100, 500, dtype="float32"))
+    weights, rule = np.zeros(500), optimizer.RMSProp(1e-3, gamma1=0.5, centered=True)
+    update, old = optimizer.get_updater(rule), [nd.zeros(500) for _ in range(4)]
+    for _ in range(100):
+        update(0, gradients, weights)
+        nd.rmspropalex_update(
+            old[0], nd.array(gradients), *old[1:], lr=1e-3, gamma1=0.5, out=old[0]
+        )
+    assert numpy.isfinite(weights.asnumpy()).all()
+    assert numpy.isfinite(old[0].asnumpy()).all()
 
 
 @pytest.mark.parametrize(

@@ -53,7 +53,7 @@ def rmspropalex_update(
     grad = _clipped(rescale_grad * grad + wd * weight, clip_gradient)
     _held(n, gamma1 * n + (1 - gamma1) * grad * grad)
     _held(g, gamma1 * g + (1 - gamma1) * grad)
-    _held(delta, gamma2 * delta - lr * grad / np.sqrt(n - g * g + epsilon))
+    _held(delta, gamma2 * delta - lr * grad / np.sqrt(np.maximum(n - g * g, 0) + epsilon))
     return _clipped(weight + delta, clip_weights)
 
 

@@ -121,7 +121,8 @@ class RMSProp(Optimizer):
         after, variance = [square], square
         if self.centered:
             mean = self.gamma1 * states[1] + (1 - self.gamma1) * grad
-            after, variance = [square, mean], square - np.square(mean)
+            # Where gradients hardly change, the difference is rounded, and may be below 0.
+            after, variance = [square, mean], np.maximum(square - np.square(mean), 0)
         move = -rates[0] * grad / np.sqrt(variance + self.epsilon)
         if self.centered:
             move = self.gamma2 * states[2] + move
