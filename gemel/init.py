@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import re
 from math import ceil, erf, sqrt
+from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from gemel import np, npx
-from gemel.errors import ShapeError, UnknownNameError, unknown_name
+from gemel.errors import ArgumentError, OperandError, ShapeError, UnknownNameError, unknown_name
 from gemel.ranges import check_number
 
 if TYPE_CHECKING:
@@ -50,6 +51,11 @@ class Initializer:
 
     def __call__(self, name: str, array: ndarray) -> None:
         """Fill `array`, the parameter called `name`, in place."""
+        if not isinstance(name, str) or not hasattr(array, "as_in_ctx"):
+            raise OperandError(
+                f"{type(self).__name__}: it fills an array of gemel's in place, and takes its name "
+                f"and the array, not {name!r} and {array!r}"
+            )
         own = name.attrs.get("__init__") if isinstance(name, InitDesc) else None
         if own:
             create(own)._init_weight(name, array)
@@ -155,12 +161,24 @@ def create(value: Any, **keywords: Any) -> Initializer:
     if isinstance(value, type) and issubclass(value, Initializer):
         return value(**keywords)
     if isinstance(value, str) and value.startswith("["):
-        import json
-
-        value, keywords = json.loads(value)
+        value, keywords = _described(value)
     if not isinstance(value, str) or value.lower() not in _BY_NAME:
         raise unknown_name("initializer", value, _BY_NAME)
     return _BY_NAME[value.lower()](**keywords)
+
+
+def _described(text: str) -> tuple[Any, dict[str, Any]]:
+    """The name and the keywords of the text of `dumps`. Raises `ArgumentError` for another."""
+    import json
+
+    try:
+        name, keywords = json.loads(text)
+        return name, {**keywords}
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"create: {text!r} is not the text of an initializer's dumps, such as "
+            '["normal", {"sigma": 0.5}]'
+        ) from error
 
 
 # --- the same everywhere --------------------------------------------------------------------
@@ -266,7 +284,10 @@ class Orthogonal(Initializer):
 
     def _init_weight(self, name: str, array: ndarray) -> None:
         _check_matrix("Orthogonal", name, array.shape)
-        drawn = np.zeros((array.shape[0], array.size // max(array.shape[0], 1)))
+        # The factorization is of double precision if the array is, else of single.
+        precision = "float64" if array.dtype == "float64" else "float32"
+        shape = (array.shape[0], array.size // max(array.shape[0], 1))
+        drawn = np.zeros(shape, dtype=precision)
         _fill(drawn, "uniform" if self.rand_type == "uniform" else "gaussian", 1.0)
         tall = drawn.shape[0] > drawn.shape[1]
         found, _ = np.linalg.qr(drawn if tall else drawn.T)
@@ -277,9 +298,10 @@ class Orthogonal(Initializer):
 class Xavier(Initializer):
     """Random weights that keep the scale of signals and gradients from layer to layer.
 
-    The variance is magnitude / factor, the factor being the number of inputs (``"in"``), of
-    outputs (``"out"``) or their mean (``"avg"``); ``rnd_type`` is ``"uniform"`` (in plus or minus
-    the square root of that ratio) or ``"gaussian"``. Glorot and Bengio, Understanding the
+    With ``rnd_type="gaussian"`` the variance is magnitude / factor, the factor being the number of
+    inputs (``"in"``), of outputs (``"out"``) or their mean (``"avg"``). With ``"uniform"`` the
+    numbers are within plus or minus the square root of that ratio, so the variance is a third of
+    it: the default magnitude 3 makes it 1 / factor. Glorot and Bengio, Understanding the
     difficulty of training deep feedforward neural networks, AISTATS 2010.
     """
 
@@ -367,8 +389,11 @@ class Mixed(Initializer):
     """
 
     def __init__(self, patterns: Any, initializers: Any) -> None:
+        for name, given in (("patterns", patterns), ("initializers", initializers)):
+            if isinstance(given, str) or not hasattr(given, "__len__"):
+                raise ArgumentError(f"Mixed: {name} is {given!r}; it must be a list")
         if len(patterns) != len(initializers):
-            raise ValueError(
+            raise ArgumentError(
                 f"Mixed: {len(patterns)} patterns and {len(initializers)} initializers; give one "
                 "initializer for each pattern"
             )
@@ -376,7 +401,7 @@ class Mixed(Initializer):
             patterns=list(patterns), initializers=[create(i).dumps() for i in initializers]
         )
         pairs = zip(patterns, initializers, strict=True)
-        self.map = [(re.compile(pattern), create(each)) for pattern, each in pairs]
+        self.map = [(_compiled(pattern), create(each)) for pattern, each in pairs]
 
     def __call__(self, name: str, array: ndarray) -> None:
         """Fill `array`. Raises `UnknownNameError` if no pattern matches the name."""
@@ -391,6 +416,15 @@ class Mixed(Initializer):
     _init_weight = __call__
 
 
+def _compiled(pattern: str) -> re.Pattern[str]:
+    try:
+        return re.compile(pattern)
+    except (re.error, TypeError) as error:
+        raise ArgumentError(
+            f"Mixed: the pattern {pattern!r} is not a regular expression: {error}"
+        ) from error
+
+
 class Load(Initializer):
     """Arrays from a parameter file or a dictionary; other parameters are left to `default_init`.
 
@@ -400,7 +434,12 @@ class Load(Initializer):
 
     def __init__(self, param: Any, default_init: Any = None, verbose: bool = False) -> None:
         super().__init__()
-        found: Any = npx.load(param) if isinstance(param, str) else param
+        found: Any = npx.load(param) if isinstance(param, (str, PathLike)) else param
+        if not hasattr(found, "keys"):
+            raise ArgumentError(
+                f"Load: {type(found).__name__} has no names; give a dictionary of arrays by name, "
+                "or a file of one"
+            )
         self.param = {name.removeprefix("arg:").removeprefix("aux:"): found[name] for name in found}
         self.default_init = default_init
         self.verbose = verbose

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from gemel import gluon, init, optimizer
-from gemel.errors import ArgumentError, DTypeError, ShapeError
+from gemel import gluon, init, np, optimizer
+from gemel.errors import ArgumentError, DTypeError, GemelError, ShapeError
 from gemel.gluon import nn
 from gemel.gluon.contrib import estimator
 from gemel.gluon.data import IntervalSampler, RandomSampler, SequentialSampler, WorkerBatchSampler
@@ -132,6 +132,37 @@ def test_numbers_that_may_be() -> None:
 )  # fmt: skip
 def test_transforms_and_initializers_show_what_they_were_made_with(made: Any, shown: str) -> None:
     assert repr(made) == shown
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: init.create("[bad"), "create: '.bad' is not the text of"),
+        (lambda: init.create('["uniform"]'), "is not the text of an initializer's dumps"),
+        (lambda: init.create('["uniform", 3]'), "is not the text of an initializer's dumps"),
+        (lambda: init.Mixed(["("], ["zeros"]), "pattern '.' is not a regular expression"),
+        (lambda: init.Mixed("..", ["zeros", "ones"]), "patterns is '..'; it must be a list"),
+        (lambda: init.Mixed(["."], "zeros"), "initializers is 'zeros'; it must be a list"),
+        (lambda: init.Load([np.ones(2)]), "Load: list has no names"),
+        (lambda: init.One()("x_weight", [1.0]), "One: it fills an array of gemel's"),
+        (lambda: init.Uniform()(3, np.ones(2)), "Uniform: it fills an array of gemel's"),
+    ],
+)
+def test_wrong_arguments_of_initializers(call: Any, message: str) -> None:
+    with pytest.raises(GemelError, match=message):
+        call()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("shape", [(30, 40), (40, 30), (6, 2, 3)])
+def test_orthogonal_in_the_precision_of_the_array(dtype: str, shape: tuple[int, ...]) -> None:
+    array = np.zeros(shape, dtype=dtype)
+    init.Orthogonal(scale=1.0)("x_weight", array)
+    found = array.reshape(shape[0], -1)
+    wide = found.shape[0] < found.shape[1]
+    product = np.matmul(found, found.T) if wide else np.matmul(found.T, found)
+    error = np.abs(product - np.eye(len(product), dtype=dtype)).max().item()
+    assert error < {"float32": 1e-6, "float64": 1e-14}[dtype]
 
 
 def test_modules_have_mxnets_names() -> None:
