@@ -11,9 +11,12 @@ import pytest
 from gemel import autograd, gluon, nd, np, optimizer
 from gemel.errors import (
     ArgumentError,
+    DTypeError,
     GemelError,
     GradientError,
+    OperandError,
     ParameterFileError,
+    ShapeError,
     UnknownNameError,
 )
 from gemel.gluon import Parameter
@@ -224,6 +227,36 @@ def test_unknown_names_suggest_the_nearest(make, message):
 def test_trainer_takes_parameters_and_an_optimizer(arguments, message):
     with pytest.raises(GemelError, match=re.escape(message)):
         gluon.Trainer(*arguments)
+
+
+@pytest.mark.parametrize("name", ["sgd", "adam", "lamb"])
+@pytest.mark.parametrize("grad", [(2,), (3, 2), (1, 2), (), (1000, 2)])
+def test_a_gradient_has_the_shape_of_its_weight(name, grad):
+    """A larger one was written over the weight, row by row; a smaller one was broadcast."""
+    weight = np.ones((4,) if grad == (2,) else (2,))
+    update = optimizer.get_updater(optimizer.create(name))
+    with pytest.raises(ShapeError, match=f"(?i){name}: a gradient of shape .* for a weight of"):
+        update(0, np.ones(grad), weight)
+    assert weight.tolist() == [1.0] * len(weight)
+    update(0, np.ones_like(weight), weight)
+
+
+def test_what_an_updater_cannot_update():
+    class Wider(optimizer.SGD):
+        def advance(self, weight, grad, states, rates, decay):
+            return weight - rates[0] * np.ones((5, 2)), []
+
+    with pytest.raises(ShapeError, match=r"has shape \(5, 2\); it must have the same"):
+        optimizer.get_updater(Wider())(0, np.ones(2), np.ones(2))
+    update = optimizer.get_updater(optimizer.SGD())
+    with pytest.raises(DTypeError, match="SGD: a weight of int32"):
+        update(0, np.ones(2, dtype="int32"), np.ones(2, dtype="int32"))
+    for weight, grad in ((numpy.ones(2), np.ones(2)), (np.ones(2), numpy.ones(2))):
+        with pytest.raises(OperandError, match=r"Updater: the (weight|gradient) is a"):
+            update(0, grad, weight)
+    for wrong in (b"", b"junk", None):
+        with pytest.raises(ParameterFileError, match="set_states"):
+            update.set_states(wrong)
 
 
 def test_centered_rmsprop_of_constant_gradients_is_finite():

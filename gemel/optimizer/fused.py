@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import autograd
 from gemel._core import Array
+from gemel.errors import DTypeError, ShapeError
 from gemel.tracing import updates
 from gemel.tracing.nested import flatten
 
@@ -126,6 +127,7 @@ def _step(
         width = (len(scalars) - 1) // len(decays)
         weights, states = [], []
         for weight, grad, group, size, has in zip(arrays, grads, members, sizes, led, strict=False):
+            _check(rule, weight, grad)
             decay, *rates = scalars[1 + group * width :][:width]
             given = [_wide(next(kept)) for _ in range(size)]
             old = given[0] if has else _wide(weight)
@@ -141,6 +143,20 @@ def _step(
         return weights + states
 
     return step
+
+
+def _check(rule: Optimizer, weight: Any, grad: Any) -> None:
+    """Raises `ShapeError` or `DTypeError` for a weight that cannot move along this gradient."""
+    name = type(rule).__name__
+    if weight.shape != grad.shape:
+        raise ShapeError(
+            f"{name}: a gradient of shape {grad.shape} for a weight of shape {weight.shape}; they "
+            "must be equal"
+        )
+    if not (weight.dtype.is_floating or weight.dtype.is_complex):
+        raise DTypeError(
+            f"{name}: a weight of {weight.dtype} cannot take small steps; use astype('float32')"
+        )
 
 
 def is_narrow(array: Any) -> bool:

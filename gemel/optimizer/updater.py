@@ -5,7 +5,8 @@ from __future__ import annotations
 import pickle
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import GemelError, ParameterFileError
+from gemel._core import Array
+from gemel.errors import GemelError, OperandError, ParameterFileError
 from gemel.tracing.nested import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -36,6 +37,11 @@ class Updater:
             )
         if not indices:
             return
+        for name, array in (("weight", weights[0]), ("gradient", grads[0])):
+            if not isinstance(array, Array):
+                raise OperandError(
+                    f"Updater: the {name} is a {type(array).__name__}; give gemel's arrays"
+                )
         self.optimizer._set_current_context(weights[0].device.code)
         states = [self.state(i, w) for i, w in zip(indices, weights, strict=True)]
         self.optimizer.update_multi_precision(indices, weights, grads, states)
@@ -94,8 +100,15 @@ class Updater:
         return pickle.dumps((self.states, self.optimizer) if dump_optimizer else self.states)
 
     def set_states(self, states: bytes) -> None:
-        """Restore the result of `get_states`. It is unpickled, so the bytes must be trusted."""
-        found = pickle.loads(states)
+        """Restore the result of `get_states`. It is unpickled, so the bytes must be trusted.
+
+        Raises `ParameterFileError` for anything else."""
+        try:
+            found = pickle.loads(states)
+        except (TypeError, EOFError, pickle.UnpicklingError) as error:
+            raise ParameterFileError(
+                f"set_states: these are not the states that get_states returns: {error}"
+            ) from error
         if isinstance(found, tuple):
             found, self.optimizer = found
         self.states, self.waiting, self.masters = found, {}, {}

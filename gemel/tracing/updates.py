@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel import autograd
+from gemel.errors import ShapeError
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace
@@ -45,6 +46,12 @@ class Update:
         with Trace():
             values = list(self.function(entries, numbers))
             pairs = list(zip(entries, values, strict=False))
+            for old, new in pairs:
+                if new.shape != old.shape:
+                    raise ShapeError(
+                        f"{self.name}: the new value of an array of shape {old.shape} has shape "
+                        f"{new.shape}; it must have the same"
+                    )
             news = [new if new.dtype is old.dtype else new.astype(old.dtype) for old, new in pairs]
         updates = list(enumerate(news))
         return plan_of(Graph([*entries, *numbers], (), updates, self.name), backend)
