@@ -286,6 +286,9 @@ def test_a_processor_of_one_s_own() -> None:
 def test_bad_input() -> None:
     one, loss = made(), gluon.loss.L2Loss()
     cases: list[tuple[str, Any]] = [
+        ("net 3 is not an instance of Block", lambda: est.Estimator(3, loss)),
+        ("net 3 is not", lambda: est.Estimator(one.net, loss, val_net=3)),
+        ("eval_fn None must be", lambda: est.ValidationHandler(examples(), None)),
         ("loss 3 is not an instance of Loss", lambda: est.Estimator(one.net, 3)),
         (
             "trainer 3 is not an instance of Trainer",

@@ -16,6 +16,7 @@ from typing import Any
 from gemel import autograd, init
 from gemel.device import Device, cpu, gpu, num_gpus
 from gemel.elsewhere import module_elsewhere
+from gemel.gluon.block import Block
 from gemel.gluon.contrib.event_handler import (
     BatchBegin,
     BatchEnd,
@@ -90,6 +91,7 @@ class Estimator:
         self.context = listed(context) or [gpu(0) if num_gpus() else cpu()]
         self.batch_processor = batch_processor or BatchProcessor()
         for given, kind, name in [
+            ([net, val_net or net], Block, "net"),
             (listed(loss), Loss, "loss"),
             (listed(val_loss), Loss, "val_loss"),
             (listed(train_metrics) + listed(val_metrics), EvalMetric, "metrics"),

@@ -170,6 +170,11 @@ class ValidationHandler(_Periodic):
         event_handlers: Any = None,
     ) -> None:
         super().__init__(epoch_period, batch_period)
+        if not callable(eval_fn):
+            raise EstimatorError(
+                f"ValidationHandler: eval_fn {eval_fn!r} must be a function, such as "
+                "estimator.evaluate"
+            )
         self.val_data, self.eval_fn = val_data, eval_fn
         self.priority, self.event_handlers = priority, event_handlers
 
