@@ -221,6 +221,8 @@ def test_unknown_names_suggest_the_nearest(make, message):
         ((gluon.nn.Dense(2), "sgd"), "Dense is not a Parameter; pass net.collect_params()"),
         ((None, "sgd"), "NoneType is not a Parameter"),
         ((gluon.Parameter("w"), optimizer.SGD(), {"learning_rate": 1}), "optimizer_params"),
+        (([], "sgd", [0.1]), "optimizer_params is [0.1]; give a dictionary"),
+        (([], "sgd", 0.1), "optimizer_params is 0.1; give a dictionary"),
         (([], optimizer.SGD, {"learning_rate": 1}), "the class SGD; give its name or an instance"),
     ],
 )

@@ -8,6 +8,7 @@ import numpy
 import pytest
 
 from gemel import nd
+from gemel.errors import ArgumentError
 
 WEIGHT, GRADIENT = [0.5, -1.5, 2.0], [0.3, -4.0, 0.0]
 FIRST, SECOND = [0.1, 0.2, 0.3], [0.5, 0.1, 0.2]
@@ -44,3 +45,17 @@ def test_steps(name: str) -> None:
     assert found is weight
     for got, wanted in zip([weight, *held], expected, strict=False):
         numpy.testing.assert_allclose(got.asnumpy(), wanted, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize(
+    ("arrays", "rates", "decays"), [(3, 2, 2), (4, 1, 2), (4, 2, 1), (2, 2, 2), (0, 1, 1)]
+)
+def test_each_of_several_weights_has_a_gradient_a_rate_and_a_decay(
+    arrays: int, rates: int, decays: int
+) -> None:
+    data, settings = [nd.ones(2)] * arrays, {"lrs": (0.1,) * rates, "wds": (0.0,) * decays}
+    message = f"multi_sgd_update: {arrays} arrays, {rates} rates and {decays} decays"
+    with pytest.raises(ArgumentError, match=message):
+        nd.multi_sgd_update(*data, num_weights=2, **settings)
+    with pytest.raises(ArgumentError, match=message):
+        nd.preloaded_multi_sgd_update(*data, nd.ones(rates), nd.zeros(decays), num_weights=2)

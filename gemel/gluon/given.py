@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from gemel import optimizer as optimizers
@@ -41,6 +42,11 @@ def optimizer_of(given: str | Optimizer, settings: dict[str, Any] | None) -> Opt
         raise GemelError(
             "Trainer: optimizer_params are only for an optimizer given by name; this optimizer "
             "already has its settings"
+        )
+    if not isinstance(settings or {}, Mapping):
+        raise GemelError(
+            f"Trainer: optimizer_params is {settings!r}; give a dictionary of the optimizer's "
+            "settings, for example {'learning_rate': 0.1}"
         )
     return optimizers.create(given, **(settings or {}))
 

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel import np
+from gemel.errors import ArgumentError
 from gemel.legacy.declare import Legacy, legacy
 from gemel.legacy.updates import _clipped, _held, nag_mom_update, sgd_mom_update, sgd_update
 
@@ -200,6 +201,11 @@ def _several(name: str, each: int, step: Callable[..., Any]) -> None:
     settings = ("momentum",) if "mom" in name else ()
 
     def update(data: Any, rates: Any, decays: Any, keywords: dict[str, Any]) -> list[Any]:
+        if len(data) % each or not len(data) // each == len(rates) == len(decays):
+            raise ArgumentError(
+                f"multi_{name}: {len(data)} arrays, {len(rates)} rates and {len(decays)} decays; "
+                f"give {each} arrays, a rate and a decay for each weight"
+            )
         groups = [data[first : first + each] for first in range(0, len(data), each)]
         every = zip(groups, rates, decays, strict=True)
         return [step(*group, lr=lr, wd=wd, **keywords) for group, lr, wd in every]
