@@ -162,8 +162,9 @@ RULES = [
 
 @pytest.mark.parametrize("kind", ["over MPI", "on servers"])
 @pytest.mark.parametrize(("rule", "said"), RULES)
-def test_optimizers_are_compared_once(rule: Callable[[int], Any], said: str, kind: str) -> None:
-    """Servers tell the worker that came second, and the other one goes on without it."""
+def test_optimizers_are_compared(rule: Callable[[int], Any], said: str, kind: str) -> None:
+    """Servers tell the worker that came second, and the other one goes on without it. They compare
+    the first step only."""
 
     def train(store: Any, rank: int) -> str:
         weight = gluon.Parameter("w", shape=(3,))
@@ -174,7 +175,7 @@ def test_optimizers_are_compared_once(rule: Callable[[int], Any], said: str, kin
                 with autograd.record():
                     loss = weight.data().sum()
                 loss.backward()
-                trainer.step(1 + step * rank)  # only the first step is compared
+                trainer.step(1 + step * rank if kind == "on servers" else 1)
                 store.barrier()
         except WorkersError as error:
             if kind == "on servers":
@@ -192,6 +193,49 @@ def test_optimizers_are_compared_once(rule: Callable[[int], Any], said: str, kin
         assert len(told) == 2
     else:
         assert told
+
+
+@pytest.mark.parametrize("by_hand", [False, True])
+@pytest.mark.parametrize(("begun", "seen"), [(3, 4), (5, 8), (9, 16), (17, 32)])
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        (lambda trainer: trainer.set_learning_rate(0.25), "lr=0.25"),
+        (lambda trainer: setattr(trainer, "_scale", 8.0), "rescale_grad=4.0"),
+    ],
+)
+def test_a_rule_that_one_worker_changes(
+    changes: Callable[[Any], None], said: str, begun: int, seen: int, by_hand: bool
+) -> None:
+    """Over MPI optimizers are compared again in some steps, here counted from 1."""
+
+    def train(store: Any, rank: int) -> tuple[int, str]:
+        weight = gluon.Parameter("w", shape=(3,))
+        weight.initialize()
+        rule = {"learning_rate": 0.5, "clip_gradient": 0.5}
+        trainer = gluon.Trainer([weight], "sgd", rule, kvstore=store)
+        for step in range(1, 34):
+            if step == begun and rank == 1:
+                changes(trainer)
+            with autograd.record():
+                loss = weight.data().sum()
+            loss.backward()
+            try:
+                if by_hand:
+                    trainer.allreduce_grads()
+                    trainer.update(2)
+                else:
+                    trainer.step(2)
+                store.barrier()
+            except WorkersError as error:
+                return step, str(error)
+        return 0, ""
+
+    with KINDS["over MPI"]() as each:
+        found = each(train)
+    words = "the workers disagree about the optimizer: worker 1 has a rule SGD"
+    for step, text in found:
+        assert step == seen and words in text and said in text
 
 
 def test_optimizers_of_a_worker_that_takes_over() -> None:

@@ -1,12 +1,14 @@
-"""The arguments of a `Trainer`: parameters and an optimizer, in the forms that users have."""
+"""The arguments of a `Trainer`: parameters, an optimizer and the size of a batch, in the forms that
+users have."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from gemel import optimizer as optimizers
-from gemel.errors import GemelError
+from gemel.errors import ArgumentError, GemelError
 from gemel.gluon.parameter import Parameter
 
 if TYPE_CHECKING:
@@ -51,4 +53,14 @@ def optimizer_of(given: str | Optimizer, settings: dict[str, Any] | None) -> Opt
     return optimizers.create(given, **(settings or {}))
 
 
-__all__ = ["distinct", "optimizer_of"]
+def check_batch_size(name: str, batch_size: Any) -> None:
+    """Raise `ArgumentError` for something by which gradients cannot be divided."""
+    known = isinstance(batch_size, Real)
+    if not (batch_size > 0 if known else hasattr(batch_size, "__array__")):
+        raise ArgumentError(
+            f"{name}: batch_size must be a number above 0, not {batch_size!r}, because "
+            "gradients are divided by it"
+        )
+
+
+__all__ = ["check_batch_size", "distinct", "optimizer_of"]

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import compress
-from numbers import Real
 from operator import is_
 from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import ref
 
-from gemel import _core, autograd, kvstore, np
+from gemel import _core, autograd, np
+from gemel import kvstore as stores  # `kvstore` is also the name of an argument
 from gemel import optimizer as optimizers
-from gemel.errors import ArgumentError, DeviceError, GemelError, GradientError
-from gemel.gluon.given import distinct, optimizer_of
+from gemel.errors import DeviceError, GemelError, GradientError
+from gemel.gluon.given import check_batch_size, distinct, optimizer_of
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.scaling import Chosen, LossScaler, usable
 from gemel.gluon.stepping import CompiledStep
@@ -31,10 +31,6 @@ class Group(NamedTuple):
 
     devices: list[Device]
     positions: list[int]
-
-
-# `kvstore` is also the name of an argument; this is the module.
-stores = kvstore
 
 
 class Trainer:
@@ -139,6 +135,7 @@ class Trainer:
         chosen = self._chosen(ignore_stale_grad)
         if not chosen:
             return
+        self._agree(chosen)
         if self._on_store:
             self._by_store(chosen)
         else:
@@ -192,7 +189,9 @@ class Trainer:
         self._divide("update", batch_size)
         self._look()
         self._refuse_on_store("update")
-        self._update(self._chosen(ignore_stale_grad, "update"), _own)
+        chosen = self._chosen(ignore_stale_grad, "update")
+        self._agree(chosen)
+        self._update(chosen, _own)
 
     def _update(self, chosen: Chosen, gradients: Callable[..., list[list[Any]]]) -> None:
         if len(self._groups) > 1:  # their counts may differ
@@ -203,14 +202,12 @@ class Trainer:
 
     def _divide(self, name: str, batch_size: float) -> None:
         """Divide gradients by the batch size. Raises `ArgumentError` if it is invalid."""
-        known = isinstance(batch_size, Real)
-        if not (batch_size > 0 if known else hasattr(batch_size, "__array__")):
-            raise ArgumentError(
-                f"{name}: batch_size must be a number above 0, not {batch_size!r}, because "
-                "gradients are divided by it"
-            )
+        check_batch_size(name, batch_size)
         self._optimizer.rescale_grad = self._scale / batch_size
-        if self._together and isinstance(self._store, stores.KVStore):
+
+    def _agree(self, chosen: Chosen) -> None:
+        """Compare the optimizer of a step that all workers do with theirs."""
+        if chosen and self._together and isinstance(self._store, stores.KVStore):
             self._store.agree(self._optimizer)
 
     def _alone(self, devices: list[Device]) -> bool:

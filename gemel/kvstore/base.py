@@ -8,7 +8,7 @@ from contextlib import suppress
 from numbers import Real
 from operator import index
 from typing import TYPE_CHECKING, Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from gemel import _core
 from gemel.device import Device
@@ -33,8 +33,8 @@ class KVStore(ABC):
 
     def __init__(self, name: str) -> None:
         self._name = name
-        #: The optimizers that were compared with those of the other workers.
-        self._compared: WeakSet[Any] = WeakSet()
+        #: The number of steps with each optimizer that may be compared with the other workers'.
+        self._steps: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
 
     @property
     def type(self) -> str:
@@ -87,12 +87,19 @@ class KVStore(ABC):
         """The number of workers whose pushes are in a key's value; 0 before the first push."""
 
     def agree(self, optimizer: Any) -> None:
-        """Compare an optimizer of this worker, when it is given first, with those of the others;
-        replicas that are updated by different rules would come apart. Does not wait: if they
-        differ, sums fail with a `WorkersError`."""
-        if self.num_workers > 1 and optimizer not in self._compared:
-            self._compared.add(optimizer)
+        """Compare the optimizer of this worker's next step with those of the others, in the first
+        step and perhaps in later ones; replicas that are updated by different rules would come
+        apart. Does not wait: if they differ, sums fail with a `WorkersError`."""
+        if self.num_workers == 1:
+            return
+        count = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
+        if self._is_compared(count):
             self._compare(f"rule {_settings(optimizer)}")
+
+    @staticmethod
+    def _is_compared(step: int) -> bool:
+        """Whether the optimizers of this step, counted from 1, are compared."""
+        return step == 1
 
     def _compare(self, rule: str) -> None:
         """Begin to compare a text about an optimizer with the other workers'."""

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 #: The environment variables in which MPI's launchers pass the number of processes.
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE")
+#: The workers compare their optimizers after so many steps again, and in steps 1, 2, 4, 8, ...
+#: In every step that would be a message for rates that are equal nearly always.
+COMPARED = 16
 
 
 class MpiStore(LocalStore):
@@ -98,6 +101,10 @@ class MpiStore(LocalStore):
     def barrier(self) -> None:
         """Wait until all workers have called this. Raises `WorkersError` if one does not."""
         self._world.issue(self._number, "a barrier", "meet").wait_to_read()
+
+    @staticmethod
+    def _is_compared(step: int) -> bool:
+        return step % COMPARED == 0 or step & (step - 1) == 0
 
     def _compare(self, rule: str) -> None:
         self._world.issue(self._number, "the optimizer", "meet", note=rule)

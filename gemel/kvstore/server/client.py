@@ -394,7 +394,7 @@ class ServerStore(KVStore):
         `WorldError`.
         """
         description = describe(optimizer)
-        self._compared.add(optimizer)  # by the servers, which also compare the numbers of pushes
+        self._steps[optimizer] = 1  # the servers compare it, and the numbers of pushes
         self._whole = optimizer.needs_whole
         if self._whole:
             for key in self._keys.values():
