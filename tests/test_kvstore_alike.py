@@ -12,7 +12,7 @@ from server_jobs import job
 from test_kvstore_sockets import on_all
 from test_kvstore_step_schedules import Job, brought
 
-from gemel import autograd, cpu, gluon, kvstore, np, optimizer
+from gemel import autograd, cpu, gluon, init, kvstore, np, optimizer
 from gemel.errors import ArgumentError, UnknownNameError, WorkersError
 
 #: A function that is called with a function of a store and a rank, on all workers.
@@ -269,3 +269,38 @@ def test_optimizers_of_a_worker_that_takes_over() -> None:
             steps(again, 0.25, 2)
 
         made.each(work)
+
+
+# ---- one store, several trainers
+
+
+@pytest.mark.parametrize("on_store", [False, True])
+@pytest.mark.parametrize("kind", ["local", "device", "over MPI"])
+def test_trainers_that_share_a_store(kind: str, on_store: bool) -> None:
+    """Each has its parameters, rule and states, also where the store updates."""
+
+    def work(store: Any, rank: int) -> list[Any]:
+        places = [cpu(0), cpu(1)]
+        trainers, weights = [], []
+        for number, rule in enumerate([{"momentum": 0.5}, {"learning_rate": 0.25}]):
+            weight = gluon.Parameter(f"w{number}", shape=(2,), init=init.Constant(number))
+            weight.initialize(device=places)
+            weights.append(weight)
+            made = {"kvstore": store, "update_on_kvstore": on_store}
+            settings = {"learning_rate": 0.5, **rule}
+            trainers.append(gluon.Trainer([weight], "sgd", settings, **made))
+        for order in ([0, 1], [1, 0], [0, 0, 1]):
+            for number in order:
+                with autograd.record():
+                    losses = [weights[number].data(place).sum() for place in places]
+                autograd.backward(losses)
+                trainers[number].step(2 * store.num_workers)
+        return [weight.data(place).tolist() for weight in weights for place in places]
+
+    with KINDS[kind]() as each:
+        found = each(work)
+    speed, first = 0.0, 0.0
+    for _ in range(4):
+        speed = 0.5 * speed - 0.5
+        first += speed
+    assert found == [[[first] * 2] * 2 + [[1 - 3 * 0.25] * 2] * 2] * len(found)
