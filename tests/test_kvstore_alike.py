@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -304,3 +305,21 @@ def test_trainers_that_share_a_store(kind: str, on_store: bool) -> None:
         speed = 0.5 * speed - 0.5
         first += speed
     assert found == [[[first] * 2] * 2 + [[1 - 3 * 0.25] * 2] * 2] * len(found)
+
+
+def test_files_of_states_do_not_depend_on_the_order_of_keys(tmp_path: Path) -> None:
+    def made(keys: list[Any]) -> Any:
+        store = kvstore.create("local")
+        store.init(keys, [np.zeros((2,))] * len(keys))
+        store.set_optimizer(optimizer.create("sgd", learning_rate=0.5, momentum=0.5))
+        return store
+
+    keys, out = ["b", 10, "a", 9], np.zeros((2,))
+    store, again = made(keys), made(sorted(keys, key=str))
+    for number, key in enumerate(keys):
+        store.push(key, np.full((2,), float(number)))
+    store.save_optimizer_states(tmp_path / "states")
+    again.load_optimizer_states(tmp_path / "states")
+    for number, key in enumerate(keys):
+        again.pushpull(key, np.zeros((2,)), out=out)
+        assert out.tolist() == [-0.25 * number] * 2

@@ -247,12 +247,18 @@ class LocalStore(KVStore):
 
     def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
         """Write the states of the optimizer that updates the values to a file."""
-        states.save_states(fname, self._needed_updater(), list(self._values))
+        states.save_states(fname, self._needed_updater(), self._ordered())
 
     def load_optimizer_states(self, fname: Any) -> None:
-        """Read what `save_optimizer_states` wrote."""
-        shapes = [tuple(value.shape) for value in self._values.values()]
-        states.load_states(fname, [self._needed_updater()], list(self._values), shapes)
+        """Read what `save_optimizer_states` wrote for a store with the same keys."""
+        keys = self._ordered()
+        shapes = [tuple(self._values[key].shape) for key in keys]
+        states.load_states(fname, [self._needed_updater()], keys, shapes)
+
+    def _ordered(self) -> list[Any]:
+        """The keys in the order of files of states, whichever was initialized first: numbers, then
+        strings."""
+        return sorted(self._values, key=lambda key: (isinstance(key, str), key))
 
     def _needed_updater(self) -> Any:
         if not hasattr(self._updater, "optimizer"):
