@@ -76,7 +76,7 @@ class TwoBits(Compression):
 
     def __init__(self, threshold: float) -> None:
         super().__init__()
-        self.name = f"2bit, threshold {threshold:g}"
+        self.name = f"2bit, threshold {threshold!r}"  # all digits: the workers compare it
         self._threshold = threshold
 
     def _packed(self, gradient: Any, lost: Any) -> Any:
