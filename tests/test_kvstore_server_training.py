@@ -123,6 +123,22 @@ def test_a_trainer_that_updates_here_does_not_train_on_without_sums() -> None:
                 time.sleep(0.1)
 
 
+@pytest.mark.parametrize("on_servers", [None, False])
+def test_two_trainers_cannot_have_the_same_keys(on_servers: bool | None) -> None:
+    """A second one for the same parameters may follow the first."""
+    with job(1) as made:
+        first, second = network(1), network(2)
+        how = {"kvstore": made.store(0), "update_on_kvstore": on_servers}
+        trainer = Trainer(first.collect_params(), "sgd", {}, **how)
+        train(first, trainer, slice(None))
+        again = Trainer(first.collect_params(), "sgd", {}, **how)
+        train(first, again, slice(None))
+        before = parameters(second)
+        with pytest.raises(KVStoreError, match=r"worker 0: parameter \S+weight would get .* key 0"):
+            Trainer(second.collect_params(), "sgd", {}, **how)
+        assert all((a == b).all() for a, b in zip(parameters(second), before, strict=True))
+
+
 def test_trainers_refuse_what_servers_cannot_do(tmp_path: Path) -> None:
     with job(1) as made:
         net = network(1)

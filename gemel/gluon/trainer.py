@@ -217,8 +217,10 @@ class Trainer:
     def _begin_alike(self, position: int, parameter: Parameter) -> None:
         """All workers begin with the first one's values, and this one's gradients are sent to
         all."""
+        ours = isinstance(self._store, stores.KVStore)
+        if ours:
+            self._store.claim(position, parameter)
         for array in parameter._arrays:
-            ours = isinstance(self._store, stores.KVStore)
             let_travel(array, self._store.blocks(array) if ours else 1)
         self._store.broadcast(position, parameter._arrays[0], out=list(parameter._arrays))
 
@@ -371,9 +373,8 @@ class Trainer:
             cut = [self._params[p].name for p in positions if self._params[p].cut_axis is not None]
             if cut and len(devices) > 1:
                 self._refuse_parts(cut[0])
-        kept, masters = self._kept(), {}
-        for updater in self._updaters.values():
-            masters.update(updater.masters)
+        kept = self._kept()
+        masters = {key: on for one in self._updaters.values() for key, on in one.masters.items()}
         self._groups = groups
         self._on_store = self._wants_store and (
             self._together or any(len(group.devices) > 1 for group in groups)
@@ -485,8 +486,7 @@ class Trainer:
 
 def _own(chosen: Chosen, devices: list[Device]) -> list[list[Any]]:
     """For each device, its own gradients."""
-    rows = [grads for grads, _ in chosen.values()]
-    return [[grads[place] for grads in rows] for place in range(len(devices))]
+    return [[grads[place] for grads, _ in chosen.values()] for place in range(len(devices))]
 
 
 def _copies(arrays: list[Any]) -> list[Any]:

@@ -101,6 +101,11 @@ class KVStore(ABC):
         """Whether the optimizers of this step, counted from 1, are compared."""
         return step == 1
 
+    def claim(self, key: Any, parameter: Any) -> None:
+        """Note that a `Trainer` begins to use a key for a parameter. Raises `KVStoreError` where
+        another parameter has it and its values would be mixed up with this one's."""
+        return
+
     def _compare(self, rule: str) -> None:
         """Begin to compare a text about an optimizer with the other workers'."""
         return

@@ -15,6 +15,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+from weakref import ref
 
 from gemel import autograd, npx
 from gemel.device import CPUS, Device
@@ -66,6 +67,8 @@ class ServerStore(KVStore):
         self.settings = settings or from_environment()
         self._rounds = "async" not in name
         self._keys: dict[Any, Key] = {}
+        #: The parameters of trainers, by their keys; they may have ended.
+        self._owners: dict[Any, ref[Any]] = {}
         #: Held by the thread that creates a key.
         self._declaring = threading.Lock()
         self._rule: Any = None
@@ -197,6 +200,19 @@ class ServerStore(KVStore):
             self._hand(key, array, key.pushes, (0.0, 1.0, 0.0), 0)
             found = self._fetch(key, 0)
         return found.asnumpy()
+
+    def claim(self, key: Any, parameter: Any) -> None:
+        """Note that a `Trainer` begins to use a key for a parameter. Raises `KVStoreError` if
+        another parameter has it: the servers have one value for both."""
+        known = self._owners.get(key)
+        other = parameter if known is None else known()
+        if other is not None and other is not parameter:
+            raise KVStoreError(
+                f"kvstore: worker {self.rank}: parameter {parameter.name} would get the values of "
+                f"parameter {other.name} of another Trainer, which have the same key {key!r} on "
+                "the servers; create one Trainer for all parameters"
+            )
+        self._owners[key] = ref(parameter)
 
     def _compare(self, rule: str) -> None:
         def answer(found: Message | BaseException) -> None:
