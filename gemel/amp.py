@@ -25,6 +25,7 @@ from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY
 from gemel.ir.op import Op
 from gemel.ir.precision import LOW, WIDE, WIDEST, Precision, scope
+from gemel.kvstore import KVStore
 from gemel.legacy.declare import load as mxnets
 from gemel.symbol.node import nodes_of
 
@@ -188,6 +189,13 @@ def _scaler(name: str, trainer: Trainer) -> LossScaler:
     return trainer._amp_loss_scaler
 
 
+def _scale_steps(trainer: Trainer, scale: float) -> None:
+    """Tell a trainer and its store by what the gradients are multiplied."""
+    trainer._scale = trainer._amp_original_scale / scale
+    if isinstance(trainer._store, KVStore):
+        trainer._store.scale_gradients(scale)
+
+
 @contextmanager
 def scale_loss(loss: Any, trainer: Trainer) -> Iterator[Any]:
     """A context that yields the loss, or the list of losses, times the trainer's scale, for
@@ -207,7 +215,7 @@ def scale_loss(loss: Any, trainer: Trainer) -> Iterator[Any]:
     >>> trainer.step(1)
     """
     scale = _scaler("scale_loss", trainer).loss_scale
-    trainer._scale = trainer._amp_original_scale / scale
+    _scale_steps(trainer, scale)
     if isinstance(loss, (list, tuple)):
         yield [each if scale == 1 else each * scale for each in loss]
     else:
@@ -222,7 +230,7 @@ def unscale(trainer: Trainer) -> None:
     """
     _scaler("unscale", trainer)
     factor = trainer._scale / trainer._amp_original_scale
-    trainer._scale = trainer._amp_original_scale
+    _scale_steps(trainer, 1.0)
     if factor == 1:
         return
     with autograd.pause():

@@ -287,6 +287,24 @@ def test_thresholds_are_compared_to_the_last_digit() -> None:
         each(work)
 
 
+@pytest.mark.parametrize("kind", ["device", "over MPI"])
+def test_errors_of_compression_follow_the_scale(kind: str) -> None:
+    def work(store: Any, rank: int) -> list[float]:
+        found, out = [], np.zeros((1,))
+        store.init("w", out)
+        store.scale_gradients(3.0)  # nothing is compressed yet
+        store.set_gradient_compression({"type": "2bit", "threshold": 0.5})
+        for scale, value in [(1.0, 0.375), (2.0, 0.0), (0.5, 0.375)]:
+            store.scale_gradients(scale)
+            store.pushpull("w", np.array([value]), out=out)
+            found.append(out.item() / store.num_workers)
+        return found
+
+    with KINDS[kind]() as each:
+        found = each(work)
+    assert found == [[0.0, 0.5, 0.0]] * len(found)  # without scales 0, 0 and 0.5
+
+
 # ---- one store, several trainers
 
 

@@ -119,6 +119,40 @@ def test_a_step_that_overflows_on_one_device_is_left_out_on_all(kind):
     assert moved == [True, False, True, False, True]
 
 
+@pytest.mark.parametrize("unscaled", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_errors_follow_the_scale_of_the_loss(kind, unscaled):
+    """As if what is kept were in the units of the loss without its scale."""
+    places, threshold = [cpu(0), cpu(1)], 0.5
+    slopes = numpy.array([0.3, -0.7, 1.1, 1e-3], "float32")
+    weight = Parameter("w", shape=(4,))
+    weight.initialize(init="zeros", ctx=places)
+    settings = {"type": kind, "threshold": threshold}
+    trainer = gluon.Trainer([weight], "sgd", {"learning_rate": 1.0}, compression_params=settings)
+    amp.init_trainer(trainer, "float16")
+
+    def sent(value):
+        if kind == "2bit":
+            return threshold * ((value >= threshold) * 1.0 - (value <= -threshold) * 1.0)
+        return np.array(value).astype({"fp16": "float16", "bf16": "bfloat16"}[kind]).asnumpy()
+
+    expected, lost = numpy.zeros(4, "float32"), numpy.zeros(4, "float32")
+    for scale in (4.0, 1.0, 8.0, 8.0, 2.0):
+        trainer._amp_loss_scaler.loss_scale = scale
+        with autograd.record():
+            losses = [(weight.data(p) * np.array(slopes, device=p)).sum() for p in places]
+            with amp.scale_loss(losses, trainer) as scaled:
+                autograd.backward(scaled)
+        if unscaled:
+            amp.unscale(trainer)
+            scale = 1.0
+        trainer.step(2)
+        arrives = sent(scale * (slopes + lost)).astype("float32") / scale
+        lost = slopes + lost - arrives
+        expected -= arrives
+        assert numpy.allclose(weight.data().asnumpy(), expected, rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize("name", ["device", "local"])
 @pytest.mark.parametrize("rule", [None, "sgd"])
 @pytest.mark.parametrize(

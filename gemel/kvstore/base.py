@@ -204,6 +204,11 @@ class KVStore(ABC):
     def set_optimizer(self, optimizer: Any) -> None:
         """Update the value of a key by an optimizer; the pushed sum is the gradient."""
 
+    def scale_gradients(self, scale: float) -> None:
+        """Say that what is pushed from now on is multiplied by `scale`, as the loss is: errors that
+        compression keeps are multiplied as well. Without compression this does nothing."""
+        return
+
     @abstractmethod
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """Send gradients in fewer bits."""

@@ -33,7 +33,10 @@ class Compression(ABC):
     share: float
 
     def __init__(self) -> None:
-        self._lost: dict[Any, Any] = {}
+        #: What the gradients are multiplied by, such as the scale of the loss.
+        self.scale = 1.0
+        #: For each place the errors, and the scale of the gradients that they were left by.
+        self._lost: dict[Any, tuple[Any, float]] = {}
         self._pack = compiled.compile(self._packed)
         self._unpack = compiled.compile(self._unpacked)
 
@@ -48,10 +51,13 @@ class Compression(ABC):
 
     def encode(self, place: Any, value: Any) -> Any:
         """Encode an array as a row of codes; `place` (a key) says which stored errors to add."""
-        lost = self._lost.get(place)
+        lost, scale = self._lost.get(place, (None, self.scale))
         if lost is None or lost.shape != (value.size,) or lost.device != value.device:
             lost = np.zeros((value.size,), dtype="float32", device=value.device)
-        codes, self._lost[place] = self._pack(value.reshape(-1).astype("float32"), lost)
+        elif scale != self.scale:
+            lost = lost * (self.scale / scale)
+        codes, lost = self._pack(value.reshape(-1).astype("float32"), lost)
+        self._lost[place] = lost, self.scale
         return codes
 
     def decode(self, codes: Any, like: Any) -> Any:
