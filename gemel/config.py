@@ -204,7 +204,7 @@ WORKERS_TIMEOUT = Variable(
 SCHEDULE = Variable(
     "GEMEL_SCHEDULE",
     "ranks",
-    "how workers of dist_sync sum gradients over MPI; worker 0's setting is used",
+    "how workers of dist_sync sum gradients over MPI; the same on all of them",
 )
 SOCKETS = Variable(
     "GEMEL_SOCKETS",

@@ -468,6 +468,9 @@ CASES = {
 
 
 def main(name: str, folder: Path, settings: dict[str, Any]) -> None:
+    if "schedules" in settings:
+        rank = int(os.environ.get("OMPI_COMM_WORLD_RANK") or os.environ["PMI_RANK"])
+        os.environ["GEMEL_SCHEDULE"] = settings["schedules"][rank]
     store = kvstore.create("dist_sync")
     found = CASES[name](store, folder, settings)
     (folder / f"{store.rank}.json").write_text(json.dumps(found))

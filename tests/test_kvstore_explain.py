@@ -56,6 +56,9 @@ def test_explain_without_simulated_gpus() -> None:
         ("p3", 5, "int 5, given as sizes, is not a list"),
         ("p3", ["4096"], r"list \['4096'\], given as sizes"),
         ("p3", "4096", "str '4096', given as sizes"),
+        ("p3", [-1], r"list \[-1\], given as sizes, .* finite and not below 0"),
+        ("p3", [4096, float("nan")], "given as sizes, is not a list"),
+        ("p3", [float("inf")], "given as sizes, is not a list"),
         (5, [4096], "int 5 is not a topology; give a gemel.topology.Topology or the name"),
     ],
 )

@@ -254,6 +254,13 @@ def test_a_worker_that_makes_another_call_is_named(how, words, tmp_path):
     assert "gemel launch: the job of 3 workers ended with status" in job.stderr
 
 
+def test_another_schedule_of_the_environment_is_named(tmp_path):
+    job, _ = launched(tmp_path, 2, "values", schedules=["ranks", "any"])
+    assert job.returncode != 0
+    assert "WorkersError: kvstore: the workers disagree about the start: " in job.stderr
+    assert "schedule any" in job.stderr and "schedule ranks" in job.stderr
+
+
 @pytest.mark.parametrize("how", ["stop", "kill"])
 def test_a_worker_that_dies_leaves_nobody_waiting(how, tmp_path, monkeypatch):
     """With "kill" only if the MPI launcher can be told to let the other workers go on."""

@@ -229,6 +229,8 @@ def test_rules() -> None:
     assert ways.repeatable("gather:4096,ring") == "gather:4096,ring"
     with pytest.raises(UnknownNameError, match=r"'rinf'.*ring"):
         ways.check("rinf")
+    with pytest.raises(UnknownNameError, match=r"unknown schedule None"):
+        ways.check(None)  # type: ignore[arg-type]
     for wrong in ("gather,ring", "gather:10", "gather:-1,ring", "gather:x,ring"):
         with pytest.raises(WorkersError, match="as in gather:65536,ring"):
             ways.check(wrong)

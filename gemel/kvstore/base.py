@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from math import inf
 from numbers import Real
 from operator import index
 from typing import TYPE_CHECKING, Any
@@ -291,14 +292,16 @@ def encoded(text: Any) -> bytes:
 
 
 def byte_counts(sizes: Any) -> list[Any]:
-    """Numbers of bytes as a list. Raises `ArgumentError` for anything but a list of numbers."""
+    """Numbers of bytes as a list. Raises `ArgumentError` for anything but a list of finite numbers
+    from 0."""
     with suppress(TypeError):
         found = list(sizes)
-        if all(isinstance(size, Real) or getattr(size, "ndim", None) == 0 for size in found):
+        numbers = (isinstance(size, Real) or getattr(size, "ndim", None) == 0 for size in found)
+        if all(numbers) and all(0 <= size < inf for size in found):
             return found
     raise ArgumentError(
-        f"explain: {_described(sizes)}, given as sizes, is not a list of numbers of bytes, such as "
-        "[4096, 65536]"
+        f"explain: {_described(sizes)}, given as sizes, is not a list of numbers of bytes, finite "
+        "and not below 0, such as [4096, 65536]"
     )
 
 

@@ -345,7 +345,7 @@ def world() -> World:
             found = World(MpiWire(communicator, library), config.WORKERS_TIMEOUT.read())
             atexit.register(_leave, found, library)
             _joined.world = found
-            note = f"gemel {__version__}"
+            note = f"gemel {__version__}, schedule {config.SCHEDULE.read()}"
             found.issue(0, "the start", "meet", note=note).wait_to_read()
             if found.size > 1:
                 found.issue(0, "the measurement", "measure").wait_to_read()

@@ -165,6 +165,8 @@ class Ways:
 
     def check(self, rule: str) -> str:
         """Return a valid rule. Raises `UnknownNameError` for an unknown way, or `WorkersError`."""
+        if not isinstance(rule, str):
+            raise unknown_name("schedule", rule, (IN_ORDER, ANY, *self.known))
         if rule not in (IN_ORDER, ANY):
             self._steps(rule)
         return rule
