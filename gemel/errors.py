@@ -139,6 +139,11 @@ class CompileError(GemelError, RuntimeError):
     """A program could not be turned into machine code."""
 
 
+class FormulaError(CompileError, TypeError):
+    """The formula of an elementwise operation does what cannot be recorded, or returns no
+    values."""
+
+
 class NoKernelError(CompileError):
     """An operation that NumPy computes cannot be turned into machine code."""
 

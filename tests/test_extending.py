@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -18,9 +20,19 @@ from gemel import autograd, np
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
 from gemel.codegen.target import TARGETS, Target, cuda
-from gemel.errors import CompileError, GemelError, GradientError, ShapeError, UnknownNameError
+from gemel.errors import (
+    ArgumentError,
+    AxisError,
+    CompileError,
+    FormulaError,
+    GemelError,
+    GradientError,
+    ShapeError,
+    UnknownNameError,
+)
 from gemel.ir.declare import elementwise, op
 from gemel.ir.graph import Entry, Graph, Node, placeholder, rewrite
+from gemel.ir.interpret import reference
 from gemel.ir.layout import Layout
 from gemel.ir.trace import Trace
 from gemel.ops.elementwise import exp, log
@@ -156,6 +168,7 @@ def doubled(xp: Any, x: Any) -> Any:
         (lambda g: (), "a tuple with an array or None"),
         (lambda g: None, "not None"),
         (lambda g: (2.0,), r"not \(2.0,\)"),
+        (lambda g: (None, None), r"not \(None, None\)"),
         (lambda g: (g.sum(),), r"float32\[\] for an input of float32\[3\]"),
         (lambda g: (np.concatenate([g, g]),), r"float32\[6\] for an input of float32\[3\]"),
     ],
@@ -172,6 +185,101 @@ def test_a_gradient_that_does_not_fit_the_inputs(
         with autograd.record():
             y = function(x)
         y.backward()
+
+
+# --- formulas ---------------------------------------------------------------------------------
+
+
+#: Formulas that no kernel can be made of, by what is said about them.
+UNFIT: dict[str, tuple[int, Any]] = {
+    "'abc' is neither a real number nor computed": (1, lambda xp, x: "abc"),
+    "None is neither": (1, lambda xp, x: None),
+    "1j is neither": (1, lambda xp, x: x * 1j),
+    r"must return a tuple of 2 values, not %0": (2, lambda xp, x: x),
+    r"must return a tuple of 2 values, not \(%0": (2, lambda xp, x: (x,)),
+    "xp has no 'maximun'; did you mean 'maximum'": (1, lambda xp, x: xp.maximun(x, 0)),
+    "use xp.where instead of if": (1, lambda xp, x: x if x > 0 else -x),
+    "xp's functions, not Python's": (1, lambda xp, x: math.exp(x)),
+    "xp.index needs an operation declared with positional=True": (
+        1,
+        lambda xp, x: x + xp.index(0),
+    ),
+}
+
+
+@pytest.mark.parametrize("told", UNFIT)
+def test_formulas_that_cannot_be_kernels_are_named(told: str) -> None:
+    outputs, body = UNFIT[told]
+    unfit = formula(body, outputs=outputs)
+    for function in (unfit, gemel.compile(lambda x: unfit(x))):
+        with pytest.raises(FormulaError, match=f"{unfit.name}: .*{told}"):
+            function(np.ones(3))
+
+
+def formula(body: Any, **options: Any) -> Any:
+    """An operation that is declared by this formula; its name is new."""
+    body.__name__ = body.__name__.strip("<>") + str(next(NUMBERS))
+    return elementwise(**options)(body)
+
+
+NUMBERS = itertools.count()
+
+
+def test_what_a_formula_raises_itself_is_left() -> None:
+    with pytest.raises(ZeroDivisionError):
+        formula(lambda xp, x: x * (1 / 0))(np.ones(3))
+
+
+@pytest.mark.parametrize("axis", [1, -1])
+def test_positions_in_formulas(axis: int) -> None:
+    """Also where an operation is not compiled with others."""
+    counted = formula(lambda xp, x, y: x + y * xp.index(axis), positional=True)
+    counted.gradient(lambda g, z, x, y: (g, counted(np.zeros_like(g), g)))
+    x, y = np.ones((2, 3)), np.ones((3,))
+    for function in (counted, gemel.compile(lambda x, y: counted(x, y))):
+        y.attach_grad()
+        with autograd.record():
+            z = function(x, y)
+        z.backward()
+        assert z.tolist() == [[1, 2, 3]] * 2 and y.grad.tolist() == [0, 2, 4]
+    (found,) = reference(counted, *(numpy.ones((2, 3)),) * 2)
+    assert found.tolist() == [[1, 2, 3]] * 2
+
+
+def test_a_position_along_an_axis_that_is_not_there() -> None:
+    beyond = formula(lambda xp, x: x + xp.index(2), positional=True)
+    with pytest.raises(AxisError, match=rf"{beyond.name}: xp.index\(2\): .*float32\[2, 3\]"):
+        beyond(np.ones((2, 3)))
+
+
+def test_numbers_of_numpy_in_formulas_are_weak() -> None:
+    x = np.array([0, 1, 2])
+    for body in (lambda xp, x: x * numpy.float32(2.5), lambda xp, x: numpy.float32(2.5) * x):
+        half = formula(body)
+        assert half(x).tolist() == gemel.compile(lambda x, f=half: f(x))(x).tolist() == [0, 2, 5]
+
+
+@pytest.mark.parametrize(
+    ("options", "body", "error", "told"),
+    [
+        ({"positonal": True}, lambda xp, x: x, TypeError, "did you mean 'positional'"),
+        ({"outputs": 0}, lambda xp, x: x, ArgumentError, "outputs=0 must be a whole number"),
+        ({"outputs": "2"}, lambda xp, x: x, ArgumentError, "outputs='2' must be"),
+        ({}, 3, TypeError, "by a function in Python, not 3"),
+        ({}, lambda: 1, TypeError, "the first argument of a formula must be xp"),
+    ],
+)
+def test_declarations_that_declare_nothing(options: Any, body: Any, error: Any, told: str) -> None:
+    with pytest.raises(error, match=told):
+        elementwise(**options)(body)
+
+
+def test_rules_are_declared_once() -> None:
+    """Calls that were made with the first one keep it."""
+    twice = formula(lambda xp, x: x * 2)
+    twice.gradient(lambda g, y, x: (g * 2,))
+    with pytest.raises(ValueError, match=f"{twice.name}: its rule 'gradient' is declared twice"):
+        twice.gradient(lambda g, y, x: (g * 3,))
 
 
 def test_a_pass_is_done_when_training_too() -> None:

@@ -11,7 +11,7 @@ from collections import Counter
 from typing import Any
 
 from gemel.codegen.elements import ElementWriter
-from gemel.codegen.lane import Lane, Recorder
+from gemel.codegen.lane import Lane, Recorder, recorded
 from gemel.codegen.nest import Launch, Nest, Number, Place
 from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Operand, Program
 from gemel.dtype import DTYPES, DType, float64, int64
@@ -216,13 +216,11 @@ def write_elementwise(
     checked = op.checked(specs)
     if checked is not None and not specs[checked].weak:
         recorder.check(values[checked] >= 0)
-    found = op.body(lane, *values, **parameters)
+    results = recorded(op, lane, values, parameters)
     stored, stride = ((target[0],), target[1]) if target else (dtypes, CONTIGUOUS)
-    results = found if op.outputs > 1 else (found,)
     for each, dtype, written in zip(results, dtypes, stored, strict=True):
         described.append(Operand(written, OUTPUT, stride))
-        result = each if hasattr(each, "position") else lane.value(each)
-        recorder.store(len(described) - 1, result.cast(dtype).cast(written))
+        recorder.store(len(described) - 1, each.cast(dtype).cast(written))
     program = Program(rank, 0, OUTER, tuple(described), tuple(scalars), 0, tuple(recorder.code))
     held = (stored[0],) * len(types) if alone else types
     return program, stored, limits(operands, held, checked)

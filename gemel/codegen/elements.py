@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.codegen.lane import Lane
+from gemel.codegen.lane import Lane, recorded
 from gemel.codegen.nest import Number, Place
 from gemel.dtype import DType, as_number, check_held, int64
-from gemel.errors import CompileError
+from gemel.errors import AxisError, CompileError
 from gemel.ir.graph import Entry, Node
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op_kinds import Elementwise, Reduction
@@ -209,10 +209,8 @@ class ElementWriter:
         if checked is not None:
             self.nest.recorder.check(values[checked] >= 0)
             self.nest.failure = op.failure
-        found = op.body(lane, *values, **node.params)
         results = []
-        for each, spec in zip(found if op.outputs > 1 else (found,), node.specs, strict=True):
-            result = lane.value(each) if not hasattr(each, "dtype") else each
+        for result, spec in zip(recorded(op, lane, values, node.params), node.specs, strict=True):
             # Rounded to the dtype of the result, as if each step stored it in a separate kernel.
             to: DType = as_number(spec.dtype) if weak else spec.dtype
             results.append(result.cast(to).cast(to if weak else to.compute))
@@ -220,12 +218,17 @@ class ElementWriter:
 
     def _lane(self, node: Node, position: Position) -> Lane:
         shape, op = node.specs[0].shape, node.op
+        assert op is not None
 
         def index(axis: int) -> Any:
+            if not -len(shape) <= axis < len(shape):
+                rule = f"its result, {node.specs[0]}, has no such axis"
+                raise AxisError(f"{op.name}: xp.index({axis}): {rule}")
             return self.nest.number(position[axis])
 
-        if op is None or not op.random:
-            return Lane(self.nest.recorder, index=index)
+        at = index if op.positional else None
+        if not op.random:
+            return Lane(self.nest.recorder, index=at)
         call = node.params["call"]
 
         def random(*stream: Any) -> tuple[Any, ...]:
@@ -234,4 +237,4 @@ class ElementWriter:
                 stream = tuple(map(self.nest.scalar, numbers))
             return (self.nest.number(self._along(dense_strides(shape), position)), *stream)
 
-        return Lane(self.nest.recorder, random=random, index=index)
+        return Lane(self.nest.recorder, random=random, index=at)

@@ -8,18 +8,22 @@ NumPy has them. Python scalars are weak: they become constants of the other valu
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from gemel import dtype as dtypes
 from gemel.codegen.program import FUNCTIONS
-from gemel.codegen.values import Recorded, Recorder, common
+from gemel.codegen.values import Recorded, Recorder, common, number
 from gemel.dtype import DType
+from gemel.errors import FormulaError, name_call, suggestion
 from gemel.ir import bases
 from gemel.ir.philox import FIRST, GOLDEN, MULTIPLIER, ROUNDS, SECOND, WEYL
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from typing import Any
+
     from gemel.codegen.values import Term
+    from gemel.ir.op_kinds import Elementwise
 
 __all__ = ["OPERATORS", "Lane", "Recorded", "Recorder"]
 
@@ -78,7 +82,10 @@ class Lane:
             return lambda x: self._rounded(_UNARY[name], self.value(x))
         if name in _BINARY:
             return lambda a, b: common(self.recorder, a, b)[0].binary(name, b)
-        raise AttributeError(f"a lane has no {name!r}")
+        if name.startswith("__"):
+            raise AttributeError(name)
+        known = (*FUNCTIONS, *OPERATORS, *_UNARY, *_BINARY, *filter(str.isalpha, dir(Lane)))
+        raise FormulaError(f"xp has no {name!r}{suggestion(name, known)}")
 
     def _rounded(self, name: str, x: Recorded) -> Recorded:
         """The rounded value; values that are not floating-point are whole already."""
@@ -94,13 +101,14 @@ class Lane:
         """`value` itself, or a Python scalar as a constant of its own dtype."""
         if isinstance(value, Recorded):
             return value
-        return self.recorder.constant(value, dtypes.weak(value))
+        plain = number(value)
+        return self.recorder.constant(plain, dtypes.weak(plain))
 
     def cast(self, value: Term, dtype: DType) -> Recorded:
         """`value` as `dtype`."""
         if isinstance(value, Recorded):
             return value.cast(dtype)
-        return self.recorder.constant(value, dtype)
+        return self.recorder.constant(number(value), dtype)
 
     astype = cast
 
@@ -262,7 +270,7 @@ class Lane:
     def index(self, axis: int) -> Recorded:
         """The running index along `axis`, int64."""
         if self._index is None:
-            raise TypeError("this body uses xp.index, which its recorder does not provide")
+            raise FormulaError("xp.index needs an operation declared with positional=True")
         return self._index(axis)
 
     def random_bits(self, *stream: Recorded) -> tuple[Recorded, Recorded]:
@@ -271,15 +279,34 @@ class Lane:
         `stream` is the seed and the number of the call; without it, those of the program are used.
         """
         if self._random is None:
-            raise TypeError("this body uses xp.random_bits, which its recorder does not provide")
+            raise FormulaError("xp.random_bits needs an operation declared with random=True")
         return philox(self, *self._random(*stream))
 
     def random_stream(self) -> tuple[Recorded, Recorded]:
         """The program's seed and the number of the call (int64)."""
         if self._random is None:
-            raise TypeError("this body uses xp.random_stream, which its recorder does not provide")
+            raise FormulaError("xp.random_stream needs an operation declared with random=True")
         _, seed, number = self._random()
         return seed, number
+
+
+def recorded(
+    op: Elementwise, lane: Lane, values: Sequence[Any], parameters: dict[str, Any]
+) -> list[Any]:
+    """The results of an operation's formula for these recorded values, one for each output.
+
+    Raises `FormulaError`, which names the operation; what the formula itself raises is left as it
+    is.
+    """
+    try:
+        found = op.body(lane, *values, **parameters)
+        results = found if op.outputs > 1 else (found,)
+        if isinstance(results, (tuple, list)) and len(results) == op.outputs:
+            return [each if hasattr(each, "cast") else lane.value(each) for each in results]
+        raise FormulaError(f"its formula must return a tuple of {op.outputs} values, not {found!r}")
+    except FormulaError as error:
+        name_call(error, op.name)
+        raise
 
 
 def philox(

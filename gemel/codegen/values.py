@@ -8,6 +8,7 @@ from __future__ import annotations
 from gemel import dtype as dtypes
 from gemel.codegen.program import WRITES, Instruction
 from gemel.dtype import DType
+from gemel.errors import FormulaError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -81,11 +82,23 @@ class Recorder:
         return self.append("scan", value.dtype, (value,), kind)
 
 
+def number(value: Any) -> bool | int | float:
+    """A Python number, also of a number of NumPy's. Raises `FormulaError` for anything else."""
+    if getattr(value, "shape", None) == () and hasattr(value, "item"):
+        value = value.item()
+    if not isinstance(value, (bool, int, float)):
+        raise FormulaError(
+            f"{value!r} is neither a real number nor computed with xp from what the formula is "
+            "given"
+        )
+    return value
+
+
 def common(recorder: Recorder, a: Term, b: Term) -> tuple[Recorded, Recorded]:
     """Both as values of one dtype; Python scalars take the other's dtype."""
     if not isinstance(a, Recorded):
         if not isinstance(b, Recorded):
-            raise TypeError(f"{a!r} and {b!r}: one of the two must be the value of a lane")
+            raise FormulaError(f"{a!r} and {b!r}: one of the two must be a value of the formula")
         second, first = common(recorder, b, a)
         return first, second
     if isinstance(b, Recorded):
@@ -93,6 +106,7 @@ def common(recorder: Recorder, a: Term, b: Term) -> tuple[Recorded, Recorded]:
             return a, b
         dtype = dtypes.promote(a.dtype, b.dtype)
         return a.cast(dtype), b.cast(dtype)
+    b = number(b)
     dtype = dtypes.promote_weak(a.dtype, dtypes.weak(b))
     return a.cast(dtype), recorder.constant(b, dtype)
 
@@ -122,9 +136,16 @@ class Recorded:
         return f"%{self.position}.{self.dtype}"
 
     def __bool__(self) -> bool:
-        raise TypeError(
-            "the value of a lane is unknown while recording: use xp.where instead of if/and/or"
+        raise FormulaError(
+            "a formula is recorded before its values are known; use xp.where instead of if, and, or"
         )
+
+    def __float__(self) -> float:
+        raise FormulaError(
+            "a formula is recorded before its values are known; use xp's functions, not Python's"
+        )
+
+    __int__ = __index__ = __float__
 
     def cast(self, dtype: DType) -> Recorded:
         """This value as `dtype`."""

@@ -43,6 +43,7 @@ class NumpyLane:
     def index(self, axis: int) -> Any:
         """Each element's position along an axis."""
         np = numpy()
+        axis = range(len(self.shape))[axis]
         lined = [n if i == axis else 1 for i, n in enumerate(self.shape)]
         return np.broadcast_to(np.arange(self.shape[axis]).reshape(lined), self.shape)
 

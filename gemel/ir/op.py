@@ -33,7 +33,7 @@ from gemel.ir.precision import LOW, WIDE, WIDEST, declared
 from gemel.ir.public import OUT_NAMESPACES, accepting_out, make_method, make_operator, publish
 from gemel.ir.recording import unrecorded
 from gemel.ir.rules import Part, RuleDecorators, Rules
-from gemel.ir.signature import VARIADIC, signature_of
+from gemel.ir.signature import VARIADIC, check_declared, code_of, signature_of
 from gemel.ir.state import shows_another
 from gemel.spec import Spec
 
@@ -122,9 +122,11 @@ class Op(_core.OpBase, RuleDecorators):
         **names: str,
     ) -> None:
         self._read_signature(function)
-        # The core's fast path derives the results' shape from the inputs, and has room for four
-        # results.
-        fast = self.elementwise and "shape" not in self.parameters and outputs <= 4
+        check_declared(type(self), function.__name__, outputs, names)
+        # The core's fast path derives the results' shape from the inputs, knows no positions, and
+        # has room for four results.
+        shaped = self.positional or "shape" in self.parameters
+        fast = self.elementwise and not shaped and outputs <= 4
         most = (self.arity,) if self.arity != VARIADIC else ()
         super().__init__(function.__name__, fast, self.parameters, *most)
         self.name = self.__name__ = function.__name__
@@ -161,8 +163,9 @@ class Op(_core.OpBase, RuleDecorators):
 
         This reads the code object, because `inspect` would slow down `import gemel`.
         """
-        code, end = function.__code__, function.__code__.co_argcount
         lead = 1 if self.elementwise else 0  # the namespace `xp`
+        code = code_of(function, lead)
+        end = code.co_argcount
         self.arity = VARIADIC if code.co_flags & CO_VARARGS else end - lead
         self.required = self.arity - len(function.__defaults__ or ())
         self.input_names = code.co_varnames[lead:end]

@@ -66,8 +66,8 @@ class Elementwise(Op):
         positional: bool = False,
         **names: Any,
     ) -> None:
-        super().__init__(body, **names)
         self.unchanged, self.positional = unchanged, positional
+        super().__init__(body, **names)
         self.natural = natural
         self.failure = ("ValueError", f"{self.name}: {natural[1]}") if natural else None
         if self.public and not {"dtype", "shape"} & set(self.parameters):

@@ -237,15 +237,24 @@ class RuleDecorators:
     complex: bool
     is_holomorphic = False
 
+    def _declare(self, kind: str, rule: Rule) -> Rule:
+        """Keep a rule. Raises `ValueError` if there is one: calls may have used it, and what was
+        made with it is kept."""
+        if getattr(self.rules, kind) is not None:
+            raise ValueError(
+                f"{self.name}: its rule {kind!r} is declared twice; to change it, declare the "
+                "operation again, too"
+            )
+        setattr(self.rules, kind, rule)
+        return rule
+
     def spec(self, rule: SpecRule) -> SpecRule:
         """Declare the specs of the results."""
-        self.rules.spec = rule
-        return rule
+        return self._declare("spec", rule)
 
     def gradient(self, rule: GradientRule) -> GradientRule:
         """Declare the gradient."""
-        self.rules.gradient = rule
-        return rule
+        return self._declare("gradient", rule)
 
     def holomorphic(self, rule: GradientRule) -> GradientRule:
         """Declare the gradient of a holomorphic function by its formula for reals, g * f'(x).
@@ -257,48 +266,43 @@ class RuleDecorators:
 
     def backward(self, rule: BackwardRule) -> BackwardRule:
         """Declare the gradient by a rule that is told which inputs need it."""
-        self.rules.backward = rule
-        return rule
+        return self._declare("backward", rule)
 
     def element(self, rule: ElementRule) -> ElementRule:
         """Declare the element of the result at a position."""
-        self.has_kernel, self.rules.element = True, rule
-        return rule
+        self.has_kernel = True
+        return self._declare("element", rule)
 
     def pieces(self, rule: PiecesRule) -> PiecesRule:
         """Declare a result that consists of parts."""
-        self.has_kernel, self.rules.pieces = True, rule
-        return rule
+        self.has_kernel = True
+        return self._declare("pieces", rule)
 
     def lower(self, rule: LowerRule) -> LowerRule:
         """Declare the kernels."""
-        self.has_kernel, self.rules.lower = True, rule
-        return rule
+        self.has_kernel = True
+        return self._declare("lower", rule)
 
     def step(self, rule: StepRule) -> StepRule:
         """Declare work that the C++ core does itself, on dense arrays of the host."""
-        self.rules.step = rule
-        return rule
+        return self._declare("step", rule)
 
     def issue(self, rule: IssueRule) -> IssueRule:
         """Declare a function that runs calls that neither a kernel nor NumPy can do."""
-        self.rules.issue = rule
-        return rule
+        return self._declare("issue", rule)
 
     def view(self, rule: ViewRule) -> ViewRule:
         """Declare that the results are views of input 0."""
-        self.has_kernel, self.moves, self.rules.view = True, 1, rule
-        return rule
+        self.has_kernel, self.moves = True, 1
+        return self._declare("view", rule)
 
     def masked(self, rule: MaskedRule) -> MaskedRule:
         """Declare what `where=` means for a reduction."""
-        self.rules.masked = rule
-        return rule
+        return self._declare("masked", rule)
 
     def put(self, rule: PutRule) -> PutRule:
         """Declare a write through a view."""
-        self.rules.put = rule
-        return rule
+        return self._declare("put", rule)
 
     def extended(self, function: Rule) -> Rule:
         """Declare a function for calls with arguments that the operation does not have.

@@ -1,14 +1,19 @@
-"""The signatures of operations for `inspect.signature`."""
+"""How operations are declared: their functions, options and signatures."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
+
+from gemel.errors import ArgumentError, unknown_keyword
 
 if TYPE_CHECKING:
     from gemel.ir.op import Op
 
 #: The arity of an operation on any number of arrays.
 VARIADIC = -1
+#: Where else an operation may have a name.
+ELSEWHERE = {"onnx", "mxnet"}
 
 
 def signature_of(op: Op) -> Any:
@@ -43,4 +48,23 @@ def signature_of(op: Op) -> Any:
     return Signature([*listed, *common], return_annotation=result)
 
 
-__all__ = ["VARIADIC", "signature_of"]
+def code_of(function: Any, lead: int) -> Any:
+    """The code of the function that declares an operation; its first `lead` arguments are no
+    arrays."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        raise TypeError(f"an operation is declared by a function in Python, not {function!r}")
+    if code.co_argcount < lead:
+        raise TypeError(f"{function.__name__}: the first argument of a formula must be xp")
+    return code
+
+
+def check_declared(kind: type, name: str, outputs: Any, names: Mapping[str, str]) -> None:
+    """Raise `UnknownKeywordError` or `ArgumentError` for options that no operation has."""
+    for keyword in names.keys() - ELSEWHERE:
+        raise unknown_keyword(kind, keyword)
+    if type(outputs) is not int or outputs < 1:
+        raise ArgumentError(f"{name}: outputs={outputs!r} must be a whole number, at least 1")
+
+
+__all__ = ["VARIADIC", "check_declared", "code_of", "signature_of"]

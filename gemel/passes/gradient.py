@@ -193,7 +193,8 @@ def _checked(op: Op, found: Any, inputs: tuple[Entry, ...]) -> Sequence[Any]:
 
     Raises `GradientError` for anything else. Optional inputs may be missing in this call.
     """
-    several = isinstance(found, (tuple, list)) and len(found) >= len(inputs)
+    most = max(len(inputs), op.arity)
+    several = isinstance(found, (tuple, list)) and len(inputs) <= len(found) <= most
     if not several or not all(g is None or isinstance(g, Entry) for g in found):
         raise GradientError(
             f"{op.name}: its gradient rule must return a tuple with an array or None for each of "
