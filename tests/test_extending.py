@@ -246,6 +246,61 @@ def test_positions_in_formulas(axis: int) -> None:
     assert found.tolist() == [[1, 2, 3]] * 2
 
 
+#: `element` rules that read nothing, by what is said about them.
+UNREADABLE: dict[str, Any] = {
+    "None is neither a real number": lambda loop, at, x: None,
+    "Source object.* is neither": lambda loop, at, x: x,
+    r"at\(\) of its input float32\[2, 3\] takes 2 positions.* not 1": lambda loop, at, x: x.at(
+        at[0]
+    ),
+    r"takes 2 positions.* not 3": lambda loop, at, x: x.at(*at, at[0]),
+    "1 is no position": lambda loop, at, x: x.at(at[0], 1),
+    "use xp.where instead of if": lambda loop, at, x: x.at(*at) if loop.number(at[0]) else x,
+}
+
+
+@pytest.mark.parametrize("told", UNREADABLE)
+def test_index_formulas_that_read_nothing_are_named(told: str) -> None:
+    unreadable = moving(lambda x: Spec(x.shape, x.dtype), UNREADABLE[told])
+    for function in (unreadable, gemel.compile(lambda x: unreadable(x) + 1)):
+        with pytest.raises(FormulaError, match=f"{unreadable.name}: .*{told}"):
+            function(np.ones((2, 3)))
+
+
+def moving(spec: Any, element: Any) -> Any:
+    """An operation on one array that has these rules; its name is new."""
+
+    def moved(x: Any) -> Any:
+        raise NotImplementedError
+
+    moved.__name__ += str(next(NUMBERS))
+    made = op(moves=1)(moved)
+    made.spec(spec)
+    made.element(element)
+    return made
+
+
+def test_an_index_formula_may_be_a_number() -> None:
+    filled = moving(lambda x: Spec(x.shape, x.dtype), lambda loop, at, x: 5)
+    assert filled(np.ones(2)).tolist() == gemel.compile(filled)(np.ones(2)).tolist() == [5, 5]
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        (lambda x: None, "its spec rule returned None; it must return a Spec"),
+        (lambda x: x.shape, r"its spec rule returned \(.*, .*\); it must return a Spec"),
+        (lambda x: Spec((-1, 3), x.dtype), r"shape \[-1, 3\] has a negative extent"),
+        (lambda x: Spec((2.0, 3), x.dtype), r"shape \[2.0, 3\] must be whole numbers"),
+    ],
+)
+def test_specs_that_no_array_has(spec: Any, told: str) -> None:
+    unfit = moving(spec, lambda loop, at, x: x.at(*at))
+    for function in (unfit, gemel.compile(lambda x: unfit(x))):
+        with pytest.raises(ShapeError, match=f"{unfit.name}: {told}"):
+            function(np.ones((2, 3)))
+
+
 def test_a_position_along_an_axis_that_is_not_there() -> None:
     beyond = formula(lambda xp, x: x + xp.index(2), positional=True)
     with pytest.raises(AxisError, match=rf"{beyond.name}: xp.index\(2\): .*float32\[2, 3\]"):

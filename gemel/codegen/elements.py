@@ -12,7 +12,7 @@ from typing import Any
 from gemel.codegen.lane import Lane, recorded
 from gemel.codegen.nest import Number, Place
 from gemel.dtype import DType, as_number, check_held, int64
-from gemel.errors import AxisError, CompileError
+from gemel.errors import AxisError, CompileError, FormulaError, name_call
 from gemel.ir.graph import Entry, Node
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op_kinds import Elementwise, Reduction
@@ -37,12 +37,26 @@ class Source:
 
     def at(self, *position: Any) -> Any:
         """The element at a position: an `At` or a computed number for each axis."""
+        if len(position) != len(self.shape):
+            raise FormulaError(
+                f"at() of its input {self._entry.spec} takes {len(self.shape)} positions, one for "
+                f"each axis, not {len(position)}"
+            )
         nowhere = self._writer.nowhere
         places = (
-            at if isinstance(at, At) else At(nowhere.steps, 0, ((at.cast(int64), 1),))
-            for at in position
+            at if isinstance(at, At) else At(nowhere.steps, 0, ((whole(at), 1),)) for at in position
         )
         return self._writer.moved(self._entry, tuple(places))
+
+
+def whole(position: Any) -> Any:
+    """A computed position as an int64. Raises `FormulaError` for what is none."""
+    if not hasattr(position, "cast"):
+        raise FormulaError(
+            f"{position!r} is no position: use those that the rule is given, loop.number of them, "
+            "or loop.constant"
+        )
+    return position.cast(int64)
 
 
 class ElementWriter:
@@ -107,8 +121,7 @@ class ElementWriter:
         if isinstance(node.op, Reduction):
             return self._reduced(node, entry, position, moved)
         if node.op.rules.element is not None:
-            sources = [Source(self, each) for each in node.inputs]
-            found = node.op.rules.element(self.nest, position, *sources, **node.params)
+            found = self._by_rule(node, position)
             if self.nest.failure is None and self.nest.has("check"):
                 self.nest.failure = ("IndexError", f"{node.op.name}: an index is out of bounds")
             return found
@@ -119,6 +132,21 @@ class ElementWriter:
         if node.op.alignment == "reshape":  # only adds or removes axes of length 1
             return self._found(source, self._regrouped(position, node.specs[0], source), moved)
         return self._found(source, self.aligned(position, source), moved)
+
+    def _by_rule(self, node: Node, position: Position) -> Any:
+        """What an operation's `element` rule says is at a position. Raises `FormulaError`, which
+        names the operation."""
+        op = node.op
+        assert op is not None and op.rules.element is not None
+        sources = [Source(self, each) for each in node.inputs]
+        try:
+            found = op.rules.element(self.nest, position, *sources, **node.params)
+            if hasattr(found, "cast"):
+                return found
+            return Lane(self.nest.recorder).cast(found, node.specs[0].dtype.compute)
+        except FormulaError as error:
+            name_call(error, op.name)
+            raise
 
     def aligned(self, position: Position, entry: Entry) -> Position:
         """The position of an input, aligned from the right with its user's position."""

@@ -33,7 +33,7 @@ from gemel.ir.precision import LOW, WIDE, WIDEST, declared
 from gemel.ir.public import OUT_NAMESPACES, accepting_out, make_method, make_operator, publish
 from gemel.ir.recording import unrecorded
 from gemel.ir.rules import Part, RuleDecorators, Rules
-from gemel.ir.signature import VARIADIC, check_declared, code_of, signature_of
+from gemel.ir.signature import VARIADIC, check_declared, check_specs, code_of, signature_of
 from gemel.ir.state import shows_another
 from gemel.spec import Spec
 
@@ -230,6 +230,8 @@ class Op(_core.OpBase, RuleDecorators):
             if self.public:
                 name_call(error, self.name)
             raise
+        if not self.is_own:
+            check_specs(self.name, found)
         results = (found,) if isinstance(found, Spec) else tuple(found)
         if not results:  # the core has nothing to make, and nothing to wait for
             given = " and ".join(map(str, specs)) or "no arrays"

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import ArgumentError, unknown_keyword
+from gemel.errors import ArgumentError, ShapeError, unknown_keyword
+from gemel.spec import Spec, extents
 
 if TYPE_CHECKING:
     from gemel.ir.op import Op
@@ -67,4 +68,17 @@ def check_declared(kind: type, name: str, outputs: Any, names: Mapping[str, str]
         raise ArgumentError(f"{name}: outputs={outputs!r} must be a whole number, at least 1")
 
 
-__all__ = ["VARIADIC", "check_declared", "code_of", "signature_of"]
+def check_specs(name: str, found: Any) -> None:
+    """Raise `ShapeError` for what a spec rule must not return: anything but specs of arrays that
+    there may be."""
+    results = found if isinstance(found, (tuple, list)) else (found,)
+    for spec in results:
+        if not isinstance(spec, Spec):
+            raise ShapeError(
+                f"{name}: its spec rule returned {found!r}; it must return a Spec, or a tuple of "
+                "them"
+            )
+        extents(name, spec.shape)
+
+
+__all__ = ["VARIADIC", "check_declared", "check_specs", "code_of", "signature_of"]
