@@ -250,6 +250,18 @@ def unknown_keyword(kind: type, keyword: str) -> UnknownKeywordError:
     )
 
 
+def check_class(name: str, value: object) -> None:
+    """Raise `OperandError` unless a decorator was given a class."""
+    if not isinstance(value, type):
+        raise OperandError(f"{name} is for a class, not for {value!r}; write it as @{name}")
+
+
+def check_function(name: str, value: object) -> None:
+    """Raise `OperandError` for what cannot be called."""
+    if not callable(value):
+        raise OperandError(f"{name}: {value!r} is not a function")
+
+
 #: Large parts of MXNet that gemel lacks, by their names, and what to use instead.
 ABSENT = {
     **dict.fromkeys(

@@ -14,7 +14,14 @@ from os import PathLike
 from typing import TYPE_CHECKING, Any
 
 from gemel import np, npx
-from gemel.errors import ArgumentError, OperandError, ShapeError, UnknownNameError, unknown_name
+from gemel.errors import (
+    ArgumentError,
+    OperandError,
+    ShapeError,
+    UnknownNameError,
+    check_class,
+    unknown_name,
+)
 from gemel.ranges import check_number
 
 if TYPE_CHECKING:
@@ -147,6 +154,7 @@ def register(klass: type[Initializer]) -> type[Initializer]:
     ...         array[...] = 7
     >>> create("sevens")
     """
+    check_class("init.register", klass)
     return alias(klass.__name__)(klass)
 
 

@@ -11,7 +11,13 @@ import pytest
 
 import gemel
 from gemel import np
-from gemel.errors import ArgumentError, GemelError, ShapeError, UnknownNameError
+from gemel.errors import (
+    ArgumentError,
+    GemelError,
+    OperandError,
+    ShapeError,
+    UnknownNameError,
+)
 from gemel.gluon import data as gdata
 
 
@@ -84,6 +90,12 @@ def test_batchify_and_plain_lists():
     assert str(y.dtype) == "int64"
     loader = gdata.DataLoader(dataset, 2, batchify_fn=len)
     assert list(loader) == [2, 1]
+
+
+def test_transforms_are_functions():
+    for change in (gdata.ArrayDataset([1]).transform, gdata.ArrayDataset([1]).filter):
+        with pytest.raises(OperandError, match="5 is not a function"):
+            change(5)
 
 
 def test_transform_take_filter_shard():
@@ -275,6 +287,8 @@ def test_batchify():
     batchify = gdata.batchify
     assert batchify.Stack()([np.ones(2), np.zeros(2)]).tolist() == [[1, 1], [0, 0]]
     assert str(batchify.Stack()([1, 2]).dtype) == "int64"
+    with pytest.raises(TypeError, match="a tuple and int cannot form a batch"):
+        batchify.Stack()([(1, 2), 3])
     with pytest.raises(ShapeError, match=r"examples of \[1, 2\] parts cannot form a batch"):
         batchify.Stack()([[1, 2], [3]])
     for source in (np, numpy):

@@ -16,9 +16,11 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import np, npx, sym
+from gemel import np, npx, onnx, sym
 from gemel.errors import ExportError, GemelError, ParameterFileError, SymbolFileError
 from gemel.gluon import SymbolBlock, nn
+from gemel.ir.declare import op
+from gemel.spec import Spec
 
 FILES = Path(__file__).parent / "references" / "mxnet_files"
 CASES = sorted(path.stem for path in FILES.glob("*.io"))
@@ -165,6 +167,26 @@ def test_functions_mxnet_cannot_express(function: Any, message: str, tmp_path: P
     with pytest.raises(ExportError, match=message):
         net.export(tmp_path / "net")
     assert not list(tmp_path.iterdir())
+
+
+@op()
+def of_ones_own(x: Any) -> Any:
+    """An operation that no file knows."""
+    return x * 2
+
+
+@of_ones_own.spec
+def _(x: Spec) -> Spec:
+    return x
+
+
+@pytest.mark.parametrize("write", [lambda net, path: net.export(path), onnx.export])
+def test_save_is_no_advice_for_operations_from_outside(write: Any, tmp_path: Path) -> None:
+    net = nn.HybridLambda(of_ones_own)
+    net.hybridize()
+    net(np.ones((3, 3)))
+    with pytest.raises(ExportError, match=r"by other operations$"):
+        write(net, tmp_path / "net")
 
 
 OTHER_BATCHES: dict[str, Any] = {

@@ -8,7 +8,7 @@ from math import sqrt
 import numpy
 import pytest
 
-from gemel import autograd, gluon, nd, np, optimizer
+from gemel import autograd, gluon, init, metric, nd, np, optimizer
 from gemel.errors import (
     ArgumentError,
     DTypeError,
@@ -327,6 +327,20 @@ def test_states_are_saved_and_loaded(tmp_path):
     for other in (gluon.Trainer([second], "sgd"), gluon.Trainer([second, first], "adam")):
         with pytest.raises(ParameterFileError):
             other.load_states(file)
+
+
+@pytest.mark.parametrize("rate", [None, "0.1"])
+@pytest.mark.parametrize("name", ["sgd", "adam"])
+def test_a_schedule_returns_numbers(name, rate):
+    trainer = gluon.Trainer([parameter()], name, {"lr_scheduler": lambda step: rate})
+    with pytest.raises(OperandError, match=f"lr_scheduler returned {rate!r} for update 0"):
+        _ = trainer.learning_rate
+
+
+@pytest.mark.parametrize("kind", [optimizer, init, metric])
+def test_register_is_for_classes(kind):
+    with pytest.raises(OperandError, match=r"register is for a class, not for 5; write it as @"):
+        kind.register(5)
 
 
 def test_a_schedule_decides_the_rate():

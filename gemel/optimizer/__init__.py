@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from gemel.elsewhere import module_elsewhere
-from gemel.errors import unknown_name
+from gemel.errors import check_class, unknown_name
 from gemel.optimizer.adam import AdaBelief, Adam, Adamax, AdamW, Nadam
 from gemel.optimizer.adaptive import FTML, AdaDelta, AdaGrad, Ftrl, RMSProp
 from gemel.optimizer.base import Optimizer
@@ -59,6 +59,7 @@ _BY_NAME: dict[str, type[Optimizer]] = {
 def register(klass: _Kind) -> _Kind:
     """Register an optimizer class (a decorator): `create` and `Trainer` find it by its name in
     lower case."""
+    check_class("optimizer.register", klass)
     name = klass.__name__.lower()
     if _BY_NAME.get(name, klass).__qualname__ != klass.__qualname__:
         warnings.warn(f"the optimizer {name} is replaced by {klass.__module__}", stacklevel=2)

@@ -8,7 +8,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
-from gemel.errors import ArgumentError, unknown_keyword
+from gemel.errors import ArgumentError, OperandError, unknown_keyword
 from gemel.optimizer.fused import Fused, is_narrow
 from gemel.process.tracebacks import warn
 from gemel.ranges import check_number, counted
@@ -110,7 +110,13 @@ class Optimizer:
     def learning_rate(self) -> float:
         """The current learning rate, from the scheduler if there is one."""
         if self.lr_scheduler is not None:
-            return float(self.lr_scheduler(self.num_update))
+            rate = self.lr_scheduler(self.num_update)
+            if not (isinstance(rate, Real) or hasattr(rate, "item")):
+                raise OperandError(
+                    f"{type(self).__name__}: its lr_scheduler returned {rate!r} for update "
+                    f"{self.num_update}; it must return a number"
+                )
+            return float(rate)
         return float(self.lr)  # type: ignore[arg-type] # a number where there is no scheduler
 
     def set_learning_rate(self, lr: float) -> None:

@@ -17,7 +17,7 @@ from gemel.symbol.node import VARIABLE, Reference, SymbolNode, text_of, unused_n
 from gemel.symbol.nodes import as_call, number_of
 from gemel.symbol.noting import Note, Noting
 from gemel.symbol.own import PREFIX, named_extents, numbers_text, parameters_text
-from gemel.symbol.parts import by_parts
+from gemel.symbol.parts import by_parts, kept_by_save
 from gemel.symbol.sizes import fixed, free, of_batch
 from gemel.symbol.traced import Traced
 from gemel.tracing.programs import Arguments
@@ -154,7 +154,7 @@ class Exported(Traced):
         where = f" ({node.origin})" if node.origin else ""
         raise ExportError(
             f"export: MXNet has no operation for {node.op.name}{where}; express it by other "
-            "operations, or use gemel.save, which supports every operation"
+            f"operations{kept_by_save(node.op)}"
         )
 
     def _make(self, entry: Entry, meaning: Any) -> None:

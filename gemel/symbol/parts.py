@@ -7,6 +7,7 @@ from typing import Any
 
 from gemel.ir.graph import Entry, Node, walk
 from gemel.ir.methods import call
+from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite, Elementwise
 
 
@@ -27,6 +28,11 @@ def by_parts(node: Node) -> tuple[Entry, ...] | None:
     return None
 
 
+def kept_by_save(op: Op) -> str:
+    """What to do else with an operation that a format lacks. Those of others are in no file."""
+    return ", or use gemel.save, which supports every operation of gemel" if op.is_own else ""
+
+
 class _ByName:
     """Operations on entries by name, for running the body of an elementwise operation."""
 
@@ -41,4 +47,4 @@ class _ByName:
         return lambda *inputs, **parameters: call(name, *inputs, **parameters)
 
 
-__all__ = ["by_parts"]
+__all__ = ["by_parts", "kept_by_save"]

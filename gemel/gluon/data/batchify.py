@@ -41,6 +41,13 @@ def default_batchify_fn(examples: list[Any]) -> Any:
     if isinstance(first, np.ndarray):
         return _stacked(np.stack, examples)
     if isinstance(first, (tuple, list)):
+        other = next((each for each in examples if not isinstance(each, (tuple, list))), first)
+        if other is not first:
+            raise TypeError(
+                f"DataLoader: a {type(first).__name__} and {type(other).__name__} cannot form a "
+                "batch; give all examples the same parts, or give a batchify_fn, such as "
+                "batchify.AsList()"
+            )
         lengths = {len(example) for example in examples}
         if len(lengths) > 1:
             raise ShapeError(

@@ -6,7 +6,7 @@ from os.path import splitext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gemel import np
-from gemel.errors import ArgumentError, DTypeError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, ShapeError, check_function
 from gemel.gluon.data.batchify import default_batchify_fn
 from gemel.gluon.data.sampler import index_array
 from gemel.gluon.hybrid import HybridBlock
@@ -36,14 +36,17 @@ class Dataset:
 
     def transform(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
         """Apply `fn` to each example: when it is read or, with ``lazy=False``, now."""
+        check_function("transform", fn)
         return _kept(_Transformed(self, fn, False), lazy)
 
     def transform_first(self, fn: Callable[..., Any], lazy: bool = True) -> Dataset:
         """Apply `fn` to the first part of each example, usually the input without the label."""
+        check_function("transform_first", fn)
         return _kept(_Transformed(self, fn, True), lazy)
 
     def filter(self, fn: Callable[[Any], bool]) -> Dataset:
         """The examples for which `fn` returns true."""
+        check_function("filter", fn)
         return _Chosen(self, [index for index in range(len(self)) if fn(self[index])])
 
     def take(self, count: int | None) -> Dataset:

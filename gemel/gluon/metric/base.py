@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gemel import autograd, np
 from gemel.device import cpu
-from gemel.errors import ArgumentError, OperandError, ShapeError, unknown_name
+from gemel.errors import ArgumentError, OperandError, ShapeError, check_class, unknown_name
 from gemel.extent import NUMBER
 from gemel.lists import as_list
 from gemel.np import ndarray
@@ -48,6 +48,7 @@ def alias(*names: str) -> Callable[[_Kind], _Kind]:
 
 def register(klass: _Kind) -> _Kind:
     """A decorator that registers a class for `create` under its name in lower case."""
+    check_class("metric.register", klass)
     return alias()(klass)
 
 

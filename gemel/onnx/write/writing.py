@@ -17,7 +17,7 @@ from gemel.onnx.write.table import Call
 from gemel.onnx.write.tracing import Program, entries_of
 from gemel.spec import Spec
 from gemel.symbol.noting import Note
-from gemel.symbol.parts import by_parts
+from gemel.symbol.parts import by_parts, kept_by_save
 from gemel.symbol.slices import given_slices
 
 #: Operators of elementwise operations that return bools.
@@ -151,7 +151,7 @@ class Writer:
             where = f" ({node.origin})" if node.origin else ""
             raise ExportError(
                 f"onnx.export: ONNX has nothing for {node.op.name}({settings}){where}; write it by "
-                "other operations, or use gemel.save, which keeps every operation"
+                f"other operations{kept_by_save(node.op)}"
             )
         return found
 
