@@ -8,8 +8,8 @@ import numpy
 import pytest
 
 import gemel
-from gemel import autograd, cpu, device, gpu, np, npx
-from gemel.errors import GradientError, ShapeError, TraceError
+from gemel import autograd, cpu, device, gluon, gpu, np, npx
+from gemel.errors import GradientError, OperandError, PythonGivenError, ShapeError, TraceError
 
 
 class Sigmoid(autograd.Function):
@@ -263,3 +263,62 @@ def test_gradients_travel_between_devices():
     finally:
         npx.waitall()
         device.simulate(0)
+
+
+class Doubled(autograd.Function):
+    """Not what the gradient says."""
+
+    def forward(self, x: Any) -> Any:
+        return x * 2
+
+    def backward(self, g: Any) -> Any:
+        return g * 5
+
+
+@pytest.mark.parametrize(
+    "python",
+    [
+        lambda x: Doubled()(x),
+        lambda x: npx.callback(lambda a: a * 2, x, outputs=(x.shape, x.dtype)),
+    ],
+)
+def test_hybridized_blocks_with_python_inside_run_in_parts(python: Any) -> None:
+    net = gluon.nn.HybridSequential()
+    net.add(gluon.nn.Dense(3, in_units=2), gluon.nn.HybridLambda(python))
+    net.initialize()
+    x = np.ones((2, 2))
+    wanted = net(x).asnumpy()
+    net.hybridize()
+    with pytest.warns(UserWarning, match="is not compiled as a whole"):
+        found = net(x)
+    numpy.testing.assert_array_equal(found, wanted)
+    with pytest.raises(PythonGivenError, match=r"compiled program|hybridized function"):
+        gemel.compile(lambda x: python(x))(x)
+
+
+@pytest.mark.parametrize(
+    ("outputs", "told"),
+    [
+        (None, "not None"),
+        (((2, 3),), r"not \(\(2, 3\),\)"),
+        ((2, 3), r"not \(2, 3\)"),
+        ([((2,), "float32"), 3], "or a list of them"),
+        (((-1,), "float32"), r"shape \[-1\] has a negative extent"),
+        (((2.0,), "float32"), r"shape \[2.0\] must be whole numbers"),
+    ],
+)
+def test_a_callback_needs_shapes_and_dtypes(outputs: Any, told: str) -> None:
+    with pytest.raises(ValueError, match=f"callback: .*{told}"):
+        npx.callback(lambda: 1, outputs=outputs)
+    with pytest.raises(OperandError, match="callback: 3 is not a function"):
+        npx.callback(3, outputs=((), "float32"))
+
+
+def test_a_gradient_that_is_no_array_names_the_function() -> None:
+    wrong = type("Wrong", (Doubled,), {"backward": lambda self, g: "text"})
+    x = np.ones(2)
+    x.attach_grad()
+    with autograd.record():
+        y = wrong()(x)
+    with pytest.raises(OperandError, match=r"Wrong.backward: str 'text' is not an array"):
+        y.backward()

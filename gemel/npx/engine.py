@@ -9,10 +9,11 @@ from gemel import _core
 from gemel.arrays.making import array_like
 from gemel.device import as_device
 from gemel.dtype import MANNERS, DType, as_dtype, float32, float64, int64
-from gemel.errors import ArgumentError
+from gemel.errors import ArgumentError, PythonGivenError, check_function
+from gemel.ir.current import current_trace
 from gemel.ir.public import function
 from gemel.runtime import callback as runtime_callback
-from gemel.spec import Spec
+from gemel.spec import Spec, extents, is_several
 
 #: The highest level of `priority`.
 MOST_LEVEL = 2**31 - 1
@@ -75,13 +76,30 @@ def callback(function: Any, *arrays: Any, outputs: Any, name: str | None = None)
 
     >>> npx.callback(lambda x: x * 2, np.array([1.0, 2.0]), outputs=((2,), "float32"))
     """
-    single = len(outputs) == 2 and not isinstance(outputs[1], tuple | list)
+    check_function("callback", function)
+    single = _is_pair(outputs)
     pairs = [outputs] if single else outputs
-    specs = [Spec(tuple(shape), as_dtype(dtype)) for shape, dtype in pairs]
-    inputs = [array_like(array) for array in arrays]
+    if not (isinstance(pairs, tuple | list) and all(map(_is_pair, pairs))):
+        raise ArgumentError(
+            f"callback: outputs must be a pair (shape, dtype) or a list of them, not {outputs!r}"
+        )
+    specs = [Spec(extents("callback", shape), as_dtype(dtype)) for shape, dtype in pairs]
     label = name or str(getattr(function, "__name__", "callback"))
+    if current_trace() is not None:
+        raise PythonGivenError(
+            f"callback: {label} is run in Python, which a compiled program cannot contain; call it "
+            "outside"
+        )
+    inputs = [array_like(array) for array in arrays]
     found = runtime_callback.issue(label, runtime_callback.copying(function), inputs, specs)
     return found[0] if single else list(found)
+
+
+def _is_pair(value: Any) -> bool:
+    """Whether it looks like the shape and the dtype of one array."""
+    if not isinstance(value, tuple | list) or len(value) != 2:
+        return False
+    return is_several(value[0]) and not isinstance(value[1], tuple | list | int)
 
 
 # --- MXNet's NumPy mode ---------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.errors import GradientError, ShapeError, TraceError
+from gemel.errors import GemelError, GradientError, PythonGivenError, ShapeError, name_call
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
 from gemel.ir.interpret import spec_of
@@ -48,7 +48,7 @@ class Function:
         """The results of `forward`, on the tape when recording; NDArrays for NDArrays."""
         name = type(self).__name__
         if current_trace() is not None:
-            raise TraceError(
+            raise PythonGivenError(
                 f"{name} runs Python code, which a hybridized function cannot contain; call it "
                 "outside, or write it with gemel's operations"
             )
@@ -143,7 +143,11 @@ class FunctionCall:
             if result is None or spec is None or source is None:
                 checked.append(None)
                 continue
-            array = above.as_array(result)
+            try:
+                array = above.as_array(result)
+            except GemelError as error:
+                name_call(error, f"{name}.backward")
+                raise
             if tuple(getattr(array, "shape", ())) != tuple(spec.shape):
                 raise ShapeError(
                     f"{name}.backward returned {spec_of(array)} as the gradient of {spec}; it "
