@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import threading
 from collections import OrderedDict, defaultdict
@@ -250,8 +251,55 @@ def test_lists_of_arrays() -> None:
 
 def test_arguments_that_cannot_be_keys() -> None:
     function = gemel.compile(lambda x, how: x)
-    with pytest.raises(TraceError, match="arguments must be arrays, numbers, strings, or lists"):
-        function(np.ones(2), {1, 2})
+    for how in ({1, 2}, [3, {"a": (bytearray(1),)}]):
+        told = "set" if isinstance(how, set) else "bytearray"
+        with pytest.raises(TraceError, match=f"arguments must be arrays, .*, not a {told}"):
+            function(np.ones(2), how)
+
+
+def test_slices_are_constants_of_the_program() -> None:
+    """Also before Python 3.12, where they have no hash."""
+    function = gemel.compile(lambda x, key: x[key])
+    x = np.arange(6).reshape(2, 3)
+    for key in (slice(1), slice(None, None, -1), slice(1), (..., slice(numpy.int64(1), None))):
+        assert function(x, key).tolist() == x[key].tolist()
+    assert function.traces == 3
+    with pytest.raises(TypeError, match="integer"):
+        function(x, slice(1.5))
+
+
+def test_extents_as_keys_of_results_are_numbers() -> None:
+    function = gemel.compile(lambda x: {x.shape[0]: x.sum()})
+    for n in (2, 3, 0, 3):
+        assert function(np.ones(n)) == {n: n}
+
+
+def test_copies_in_a_trace() -> None:
+    def function(x: Any, by: Any) -> Any:
+        y, z = by(x), by(x * 2)
+        y += 1
+        return x, y, z
+
+    x = np.ones(2)
+    for by in (copy.copy, copy.deepcopy):
+        found = gemel.compile(function)(x, by)
+        assert [each.tolist() for each in found] == [[1, 1], [2, 2], [2, 2]]
+
+
+def test_formats_need_values() -> None:
+    assert gemel.compile(lambda x: [x, f"{x}"][0])(np.ones(2)).tolist() == [1, 1]
+    with pytest.raises(TraceError, match="needs the value of <_Symbol sum>"):
+        gemel.compile(lambda x: f"{x.sum():.3f}")(np.ones(2))
+
+
+def test_arguments_a_function_does_not_take_name_it() -> None:
+    def scaled(x: Any, by: float = 1) -> Any:
+        return x * by
+
+    with pytest.raises(TypeError, match="scaled: got an unexpected keyword argument 'to'"):
+        gemel.compile(scaled)(np.ones(2), to=3)
+    with pytest.raises(TypeError, match="scaled: multiple values for argument 'x'"):
+        gemel.compile(scaled)(np.ones(2), x=3)
 
 
 def test_numbers_are_constants_of_the_program() -> None:

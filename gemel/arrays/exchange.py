@@ -115,12 +115,6 @@ class Exchange:
             )
         return complex(self.item())
 
-    def __copy__(self: Any) -> Any:
-        return self.copy()
-
-    def __deepcopy__(self: Any, memo: Any) -> Any:
-        return self.copy()
-
     # --- shown ------------------------------------------------------------------------------
 
     def __repr__(self) -> str:

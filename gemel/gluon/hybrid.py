@@ -252,7 +252,7 @@ class HybridBlock(Block):
         signature, lead = self._signature()
         behind = ", and none behind its own parameters" if lead else ""
         rule = f"{self.name} is hybridized and takes no keyword-only arguments{behind}"
-        return by_place(rule, signature, (*lead, *arguments), keywords)[len(lead) :]
+        return by_place(self.name, rule, signature, (*lead, *arguments), keywords)[len(lead) :]
 
     def _signature(self) -> tuple[Any, tuple[Any, ...]]:
         """The signature to use, and the arguments before the user's: `forward`, or else

@@ -67,7 +67,7 @@ class CompiledStep:
             from inspect import signature  # rarely needed
 
             refusal = "step: it is compiled and takes no keyword-only arguments besides batch_size"
-            arguments = by_place(refusal, signature(self._function), arguments, named)
+            arguments = by_place("step", refusal, signature(self._function), arguments, named)
         if batch_size is None:
             batch_size = _length(arguments)
         trainer, updated = self._trainer, self._updated(arguments)

@@ -50,6 +50,12 @@ class ElementMethods(NumpyProtocols):
     #: Whether it has the manners of MXNet 1's NDArray, see `gemel.legacy.ndarray`.
     _is_nd = False
 
+    def __copy__(self: Any) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self: Any, memo: Any) -> Any:
+        return self.copy()
+
     def __contains__(self: Any, value: Any) -> bool:
         """Whether any element equals `value`. Waits for them."""
         equal = self == value

@@ -14,6 +14,7 @@ Nodes are not changed after they are made: a pass makes a new graph, which share
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from itertools import count
@@ -224,6 +225,9 @@ class Entry(InMemory, ArrayMethods):
     def __str__(self) -> str:
         return repr(self)
 
+    def __format__(self, form: str) -> str:
+        return format(self.item(), form) if form else repr(self)
+
     def __len__(self) -> int:
         if not self.ndim:
             raise TypeError("len() of a 0-d symbol")
@@ -286,8 +290,7 @@ class Entry(InMemory, ArrayMethods):
         return float(self._value("float()"))
 
     def __index__(self) -> int:
-        index: int = self._value("indexing").__index__()
-        return index
+        return operator.index(self._value("indexing"))
 
     def asnumpy(self) -> Any:
         """Its elements, if only closed-over arrays decide them. Raises `TraceError` otherwise."""

@@ -33,7 +33,7 @@ from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
 from gemel.tracing.bound import Bound
 from gemel.tracing.manners import made_nd
-from gemel.tracing.nested import by_place, form_of
+from gemel.tracing.nested import by_place, form_of, unhashable
 from gemel.tracing.programs import Arguments, Program
 from gemel.tracing.sized_plans import Unfit
 
@@ -93,7 +93,7 @@ class Compiled:
             from inspect import signature  # rarely needed
 
             rule = f"{self.name} is compiled and takes no keyword-only arguments"
-            arguments = by_place(rule, signature(self.function), arguments, named)
+            arguments = by_place(self.name, rule, signature(self.function), arguments, named)
         if self._home is not None and self._home is not current_device():
             return self._slowly(*arguments)
         return self.quick(*arguments)
@@ -171,7 +171,8 @@ class Compiled:
             bound = self._bound.get(key)
         except TypeError:
             raise TraceError(
-                f"{self.name}: arguments must be arrays, numbers, strings, or lists of these"
+                f"{self.name}: arguments must be arrays, numbers, strings, or lists of these, not "
+                f"a {unhashable(flat.structure)}"
             ) from None
         if bound is None or not bound.program.holds(flat):
             bound = self._bind(flat)

@@ -11,8 +11,10 @@ from typing import Any
 
 from gemel.arrays.making import array_like
 from gemel.errors import PythonGivenError, TraceError
+from gemel.extent import Dim
 from gemel.ir.graph import Entry
 from gemel.ndarray import ndarray
+from gemel.spec import plain
 
 
 def flatten(value: Any, arrays: list[Any], numbers: list[float]) -> Any:
@@ -37,7 +39,25 @@ def flatten(value: Any, arrays: list[Any], numbers: list[float]) -> Any:
     if hasattr(value, "__array__"):
         arrays.append(array_like(value))
         return None
+    if type(value) is slice:  # before Python 3.12 it has no hash
+        parts = map(plain, (value.start, value.stop, value.step))
+        return slice, tuple(flatten(item, arrays, numbers) for item in parts)
     return "static", type(value), value
+
+
+def unhashable(structure: Any) -> str:
+    """The type of the first leaf of a structure that has no hash, so that calls with it cannot be
+    told from others; empty if there is none."""
+    kind, *rest = structure or (None,)
+    if kind == "static":
+        try:
+            hash(rest[1])
+        except TypeError:
+            return type(rest[1]).__name__
+    parts = rest[0] if isinstance(kind, type) else ()
+    if isinstance(kind, type) and issubclass(kind, dict):
+        parts = [part for _, part in parts]
+    return next(filter(None, map(unhashable, parts)), "")
 
 
 NOTHING: Iterator[Any] = iter(())
@@ -59,6 +79,8 @@ def unflatten(structure: Any, arrays: Iterator[Any], numbers: Iterator[Any] = NO
         content = {name: unflatten(item, arrays, numbers) for name, item in rest[0]}
         return content if kind is dict else _made(kind, content)
     items = [unflatten(item, arrays, numbers) for item in rest[0]]
+    if kind is slice:
+        return slice(*items)
     return items if kind is list else tuple(items) if kind is tuple else _made(kind, items)
 
 
@@ -98,8 +120,9 @@ def flatten_results(value: Any, out: list[Any]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value), tuple(flatten_results(item, out) for item in value)
     if isinstance(value, dict):
-        items = value.items()
-        return type(value), tuple((name, flatten_results(item, out)) for name, item in items)
+        # An extent as a key would stand for another number in each call.
+        items = ((int(key) if isinstance(key, Dim) else key, item) for key, item in value.items())
+        return type(value), tuple((key, flatten_results(item, out)) for key, item in items)
     if value is None:
         return "static", type(None), None
     # Kernels do not compute complex numbers, so such a result becomes an array here.
@@ -108,13 +131,17 @@ def flatten_results(value: Any, out: list[Any]) -> Any:
 
 
 def by_place(
-    rule: str, signature: Any, arguments: tuple[Any, ...], named: dict[str, Any]
+    name: str, rule: str, signature: Any, arguments: tuple[Any, ...], named: dict[str, Any]
 ) -> tuple[Any, ...]:
     """The arguments of a call by position, with named ones moved to their places.
 
-    Raises `TraceError` with the `rule` for keyword-only arguments.
+    Raises `TraceError` with the `rule` for keyword-only arguments, and `TypeError` for arguments
+    that the function called `name` does not take.
     """
-    bound = signature.bind(*arguments, **named)
+    try:
+        bound = signature.bind(*arguments, **named)
+    except TypeError as error:  # it does not name the function
+        raise TypeError(f"{name}: {error}") from None
     if bound.kwargs:
         bound.apply_defaults()  # arguments before the named ones may have been left out
     left = [name for name in bound.kwargs if name in named]
@@ -124,4 +151,4 @@ def by_place(
     return ordered
 
 
-__all__ = ["flatten", "flatten_results", "form_of", "unflatten"]
+__all__ = ["flatten", "flatten_results", "form_of", "unflatten", "unhashable"]
