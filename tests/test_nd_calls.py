@@ -14,6 +14,7 @@ from gemel import autograd, cpu, gluon, gpu, nd, np, npx, sym
 from gemel import d2l as gemel_d2l
 from gemel.errors import DeviceError, GemelError
 from gemel.legacy import known
+from gemel.legacy.draws import NAMES, PARAMETERS
 
 #: A device that is not the current one.
 OTHER = cpu(1)
@@ -434,3 +435,11 @@ def test_another_gradient_does_not_change_the_value(name: str) -> None:
         (found * 2).backward()
     assert found.asnumpy().tolist() == expected.tolist()
     numpy.testing.assert_allclose(x.grad.asnumpy(), numpy.full(5, 2 * slope), rtol=1e-6)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_help_of_draws_has_mxnets_parameters(name: str) -> None:
+    for module in (nd.random, sym.random, mx.random):
+        text = getattr(module, name).__doc__
+        assert text.startswith(f"MXNet 1's random.{name}(")
+        assert all(f"{key}={value}" in text for key, value in PARAMETERS.get(name, {}).items())

@@ -70,6 +70,7 @@ class Draws(ModuleType):
         numpys = getattr(np.random, name, None)
         found = draw if numpys is None else _either(draw, self._function(numpys), name)
         found.__name__ = found.__qualname__ = name
+        found.__doc__ = _described(name, numpys is not None)
         return self.__dict__.setdefault(name, found)
 
     def __dir__(self) -> list[str]:
@@ -86,8 +87,22 @@ def _either(mxnets: Any, numpys: Any, name: str) -> Any:
             theirs = theirs or _is_several(inputs[0]) is (name == "randint")
         return (numpys if theirs else mxnets)(*inputs, **keywords)
 
-    draw.__doc__ = numpys.__doc__
     return draw
+
+
+def _described(name: str, is_numpys: bool) -> str:
+    """The documentation of a function of MXNet's module."""
+    if name == "randn":
+        listed = "*shape, loc=0.0, scale=1.0, dtype=None, ..."
+    else:
+        settings = [f"{key}={default!r}" for key, default in PARAMETERS.get(name, {}).items()]
+        listed = ", ".join([*settings, *OTHERS.get(name, COMMON)])
+    text = f"MXNet 1's random.{name}({listed})."
+    if name in PARAMETERS:
+        text += "\n\nThe parameters are numbers, or arrays with a draw of `shape` for each element."
+    if is_numpys and name != "randn":
+        text += f"\n\nCalls with arguments that only NumPy's has (size=) go to np.random.{name}."
+    return text
 
 
 def _is_several(value: Any) -> bool:
