@@ -140,7 +140,7 @@ class CompileError(GemelError, RuntimeError):
 
 
 class FormulaError(CompileError, TypeError):
-    """The formula of an elementwise operation does what cannot be recorded, or returns no
+    """The formula or the body of an operation does what cannot be recorded, or returns no
     values."""
 
 

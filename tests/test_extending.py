@@ -28,9 +28,10 @@ from gemel.errors import (
     GemelError,
     GradientError,
     ShapeError,
+    TraceError,
     UnknownNameError,
 )
-from gemel.ir.declare import elementwise, op
+from gemel.ir.declare import composite, elementwise, op, reduction
 from gemel.ir.graph import Entry, Graph, Node, placeholder, rewrite
 from gemel.ir.interpret import reference
 from gemel.ir.layout import Layout
@@ -301,6 +302,55 @@ def test_specs_that_no_array_has(spec: Any, told: str) -> None:
             function(np.ones((2, 3)))
 
 
+def test_random_numbers_in_formulas() -> None:
+    """The same ones whether the operation is compiled with others or not."""
+    noisy = formula(
+        lambda xp, x, *, call=None: x + xp.cast(xp.random_bits()[0], gemel.dtype.float32) * 2**-32,
+        random=True,
+    )
+    drawn = []
+    for function in (noisy, gemel.compile(lambda x: noisy(x))):
+        np.random.seed(3)
+        drawn.append(function(np.ones(5)).asnumpy())
+    numpy.testing.assert_array_equal(*drawn)
+    assert numpy.unique(drawn[0]).size == 5 and (drawn[0] >= 1).all() and (drawn[0] <= 2).all()
+
+
+@pytest.mark.parametrize("found", [None, "text", 5, numpy.ones(2), (None,)])
+def test_bodies_of_composites_return_arrays(found: Any) -> None:
+    def body(x: Any) -> Any:
+        return found
+
+    body.__name__ += str(next(NUMBERS))
+    with pytest.raises(FormulaError, match=f"{body.__name__}: its body must return an array"):
+        composite()(body)(np.ones(2))
+
+
+def test_reductions_have_axes() -> None:
+    with pytest.raises(TypeError, match="summed: a reduction needs the parameters axis"):
+
+        @reduction(combine="sum")
+        def summed(x: Any) -> Any:
+            return x
+
+
+def test_a_view_without_a_put_rule_is_not_written_to_in_a_trace() -> None:
+    @op()
+    def reversed_axes(x: Any) -> Any:
+        return x.T
+
+    reversed_axes.spec(lambda x: Spec(x.shape[::-1], x.dtype))
+    reversed_axes.view(lambda layout, y: Layout(y.shape, layout.strides[::-1], layout.offset))
+
+    def written(x: Any) -> Any:
+        reversed_axes(x)[0] = 9
+        return x
+
+    assert written(np.ones((2, 2))).tolist() == [[9, 1], [9, 1]]
+    with pytest.raises(TraceError, match=r"reversed_axes: .* has no `put` rule"):
+        gemel.compile(written)(np.ones((2, 2)))
+
+
 def test_a_position_along_an_axis_that_is_not_there() -> None:
     beyond = formula(lambda xp, x: x + xp.index(2), positional=True)
     with pytest.raises(AxisError, match=rf"{beyond.name}: xp.index\(2\): .*float32\[2, 3\]"):
@@ -322,6 +372,7 @@ def test_numbers_of_numpy_in_formulas_are_weak() -> None:
         ({"outputs": "2"}, lambda xp, x: x, ArgumentError, "outputs='2' must be"),
         ({}, 3, TypeError, "by a function in Python, not 3"),
         ({}, lambda: 1, TypeError, "the first argument of a formula must be xp"),
+        ({"random": True}, lambda xp, x: x, TypeError, "needs a keyword call=None"),
     ],
 )
 def test_declarations_that_declare_nothing(options: Any, body: Any, error: Any, told: str) -> None:

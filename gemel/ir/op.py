@@ -123,10 +123,12 @@ class Op(_core.OpBase, RuleDecorators):
     ) -> None:
         self._read_signature(function)
         check_declared(type(self), function.__name__, outputs, names)
-        # The core's fast path derives the results' shape from the inputs, knows no positions, and
-        # has room for four results.
-        shaped = self.positional or "shape" in self.parameters
-        fast = self.elementwise and not shaped and outputs <= 4
+        if random and "call" not in self.parameters:
+            raise TypeError(f"{function.__name__}: a random operation needs a keyword call=None")
+        # The core's fast path derives the results' shape from the inputs, knows no positions and
+        # draws no numbers, and has room for four results.
+        alike = not (random or self.positional or "shape" in self.parameters)
+        fast = self.elementwise and alike and outputs <= 4
         most = (self.arity,) if self.arity != VARIADIC else ()
         super().__init__(function.__name__, fast, self.parameters, *most)
         self.name = self.__name__ = function.__name__

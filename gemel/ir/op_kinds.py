@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gemel import _core
 from gemel.dtype import (
     DTYPES,
     DType,
@@ -21,7 +22,7 @@ from gemel.dtype import (
     is_large,
     uint64,
 )
-from gemel.errors import ArgumentError, DTypeError, ShapeError, name_call
+from gemel.errors import ArgumentError, DTypeError, FormulaError, ShapeError, name_call
 from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
@@ -243,6 +244,8 @@ class Reduction(Op):
 
     def __init__(self, function: Callable[..., Any], *, combine: str, **names: Any) -> None:
         super().__init__(function, **names)
+        if not {"axis", "keepdims"} <= {*self.parameters}:
+            raise TypeError(f"{self.name}: a reduction needs the parameters axis and keepdims")
         self.combine = combine
         self.common = REDUCTIONS.get(combine, OUT)
 
@@ -386,7 +389,12 @@ class Composite(Op):
         except DTypeError as error:
             name_call(error, self.name)
             raise
-        return found if isinstance(found, tuple) else (found,)
+        results = found if isinstance(found, tuple) else (found,)
+        if not all(isinstance(result, (Entry, _core.Array)) for result in results):
+            raise FormulaError(
+                f"{self.name}: its body must return an array or a tuple of arrays, not {found!r}"
+            )
+        return results
 
 
 __all__ = ["Composite", "Contraction", "Elementwise", "Reduction", "has_complex", "operand_specs"]

@@ -163,9 +163,9 @@ class State:
             assert view.node.op is not None
             put = view.node.op.rules.put
             if put is None:
+                why = "repeats elements" if view.node.op.is_own else "has no `put` rule"
                 raise TraceError(
-                    f"{view.node.op.name}: {target.spec} repeats elements, so it cannot be "
-                    "written to"
+                    f"{view.node.op.name}: {target.spec} {why}, so it cannot be written to"
                 )
             value = put(whole, value, view.index, **view.node.params)
         for parameter, entry in self.parameters.values():
