@@ -44,13 +44,15 @@ def emit(program: Program, target: Target) -> Module:
 
 
 class _Rows(NamedTuple):
-    """Rows of a: where the first `TILE` lanes of the first row lie, how many lanes further the next
-    `TILE` lanes along k and the next row begin, and where the last lanes lie, of which there are
-    fewer (filled up with zeros, and with rows `TILE` lanes apart)."""
+    """The rows of a micro-tile over one block of k, as they are loaded: `TILE` lanes at a time.
+    Distances are in lanes."""
 
+    #: The first lanes of the first row.
     start: Value
+    #: From there to the next `TILE` lanes along k, and to the next row.
     further: Value
     apart: Value
+    #: The last lanes if they are fewer than `TILE`, filled up with zeros; rows are `TILE` apart.
     last: Value
 
 
@@ -62,6 +64,8 @@ class _Amx(SumKernel):
         schedule = program.parsed_schedule
         super().__init__(program, target, schedule.rows, schedule.columns)
         self.a_form, self.split = schedule.a_form, schedule.split
+        #: Elements of a where they lie.
+        self.elements = Reader(self, 0, None)
         #: Rows of a and the last lines of b that cannot be loaded as they lie.
         self.copied = self.reserve(self.rows * BLOCK)
         self.last_lines = self.reserve(TILE * self.columns)
@@ -161,42 +165,49 @@ class _Amx(SumKernel):
     # -- rows of a -----------------------------------------------------------------------------
 
     def _rows(self, a: Value, row: Value, depth: Range) -> _Rows:
-        """The rows of a micro-tile, copied to the stack where they cannot be loaded as they lie."""
+        """The rows of a micro-tile from `row` on, copied to the stack where they cannot be loaded
+        as they lie."""
         if self.a_form == "packed":
             return self._from_panel(a, row, depth)
-        builder, reader, together = self.builder, Reader(self, 0, None), i64(self.sum.together)
-        lanes, apart = TILE * self.sum.together, self.stride(0, ROWS)
-        first = builder.mul(depth[0], together)
-        there = self.remaining(self.k, first, builder.mul(depth[1], together))
-        whole, left = self.divide(there, i64(lanes))
-        lying = reader.at(a, builder.add(builder.mul(row, apart), first))
-        last = builder.sub(self.m, i64(1))
-
-        def copy(steps: Range, mask: Value | None = None) -> None:
-            def one(i: Value) -> None:
-                index = builder.minimum(builder.add(row, i), last)
-                source = reader.at(a, builder.add(builder.mul(index, apart), first))
-                goal = self.at(self.copied, builder.mul(i, i64(TILE)))
-
-                def step(s: Value) -> None:
-                    place = reader.at(source, builder.mul(s, i64(lanes)))
-                    value = reader.stored(place, lanes, mask)
-                    reader.store(value, self.at(goal, builder.mul(s, i64(self.rows * TILE))))
-
-                self.each(*steps, 1, step)
-
-            self.each(0, self.rows, 1, one)
-
+        builder, reader, together = self.builder, self.elements, self.sum.together
+        first = builder.mul(depth[0], i64(together))
+        there = self.remaining(self.k, first, builder.mul(depth[1], i64(together)))
+        whole, left = self.divide(there, i64(TILE * together))
+        stride = self.stride(0, ROWS)
+        lying = reader.at(a, builder.add(builder.mul(row, stride), first))
         copies = self._must_be_copied(lying, row, there)
+        source = reader.at(a, first)
         with builder.if_then(copies):
-            copy((i64(0), whole))
+            self._copy(source, row, (i64(0), whole))
         with builder.if_then(builder.icmp_signed(">", left, i64(0))):
-            copy((whole, builder.add(whole, i64(1))), self.mask(left, lanes))
+            self._copy(source, row, (whole, builder.add(whole, i64(1))), left)
         copied = self._copied(whole)
         start = builder.select(copies, copied.start, lying)
         further = builder.select(copies, copied.further, i64(TILE))
-        apart = builder.select(copies, copied.apart, builder.udiv(apart, together))
-        return copied._replace(start=start, further=further, apart=apart)
+        lanes = builder.ashr(stride, i64(together.bit_length() - 1))
+        return copied._replace(
+            start=start, further=further, apart=builder.select(copies, copied.apart, lanes)
+        )
+
+    def _copy(self, source: Value, row: Value, steps: Range, left: Value | None = None) -> None:
+        """Copies the rows from `row` on for some steps of `TILE` lanes along k. `left`: in each row
+        only so many elements exist. Rows past the end repeat the last one."""
+        builder, reader, lanes = self.builder, self.elements, TILE * self.sum.together
+        mask = None if left is None else self.mask(left, lanes)
+        last = builder.sub(self.m, i64(1))
+
+        def one(i: Value) -> None:
+            index = builder.minimum(builder.add(row, i), last)
+            line = reader.at(source, builder.mul(index, self.stride(0, ROWS)))
+            goal = self.at(self.copied, builder.mul(i, i64(TILE)))
+
+            def step(s: Value) -> None:
+                value = reader.stored(reader.at(line, builder.mul(s, i64(lanes))), lanes, mask)
+                reader.store(value, self.at(goal, builder.mul(s, i64(self.rows * TILE))))
+
+            self.each(*steps, 1, step)
+
+        self.each(0, self.rows, 1, one)
 
     def _must_be_copied(self, lying: Value, row: Value, there: Value) -> Value:
         """Whether rows are missing, lie across cache lines, or end inside a lane, the rest of which

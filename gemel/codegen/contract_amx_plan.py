@@ -11,9 +11,11 @@ from gemel.codegen.program import Schedule
 LEAST_ROWS, LEAST_COLUMNS, LEAST_K = 6, 8, 32
 #: The rows and columns of a micro-tile, and of one for at most half as many.
 WHOLE, HALF = 32, 16
-#: The longest block of k, in lanes. A block of rows is used for so many columns at most, whose
-#: panels stay in the second-level cache: so many lanes.
-BLOCK, WIDE, RESIDENT = 1024, 512, 1 << 18
+#: The longest block of k, in lanes.
+BLOCK = 1024
+#: The most columns of a tile, and the most lanes of their panels: these stay in the second-level
+#: cache while all blocks of rows use them.
+MOST_COLUMNS, RESIDENT = 512, 1 << 18
 #: How many times more multiply-adds they do than `Task.cost` assumes.
 FASTER = 8
 
@@ -48,7 +50,7 @@ def _tiled(schedule: Schedule, task: Task, k_block: int, depth: int) -> Choice:
     wanted = 1
     if microseconds > ALONE:
         wanted = max(4 if microseconds < 100 else 8, int(microseconds / LONGEST) + 1)
-    wide = min(WIDE, RESIDENT // (k_block or depth))
+    wide = min(MOST_COLUMNS, RESIDENT // (k_block or depth))
     n_block, n_parts = _cut(task.n, -(-task.n // wide), schedule.columns)
     m_block, m_parts = _cut(task.m, -(-wanted // (task.batch * n_parts)), schedule.rows)
     if task.batch * n_parts * m_parts < wanted:

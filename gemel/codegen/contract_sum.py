@@ -90,7 +90,8 @@ class Grouped(Sum):
 class Pairs(Grouped):
     """Products of bfloat16 in float32; `vdpbf16ps` multiplies two pairs and adds them to a lane.
 
-    It rounds after each of the two additions and treats subnormal numbers of float32 as 0.
+    It rounds after each of the two additions and treats subnormal numbers of float32 as 0. So does
+    `tdpbf16ps`, which adds the products at even and at odd places of 16 lanes apart.
     """
 
     together = PAIRS

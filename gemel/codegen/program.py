@@ -79,13 +79,13 @@ class Schedule(NamedTuple):
 
     `kind` is `OUTER` or `INNER`, with or without the name of a `recipe`; ``gemm``, ``amx`` (in tile
     registers) or ``dot``, with micro-tiles of `rows` x `columns` and, for dot, `unroll` vectors
-    along k; ``pack``, into
-    panels of `width` lines, which may be transposed (`turn`); or ``block``, on a grid of threads,
-    with tiles of `rows` x `columns` and steps of `unroll` along k.
+    along k; ``pack``, into panels of `width` lines, which may be transposed (`turn`); or ``block``,
+    on a grid of threads, with tiles of `rows` x `columns` and steps of `unroll` along k.
 
-    `a_form` and `b_form` say for a gemm whether the operand is read from panels or where it lies,
-    contiguous along ``"k"``, ``"m"`` or ``"n"``, or in a form of windows. `split`: k is cut, and
-    sums continue from block to block. `direct`: windows are read where they lie, without panels.
+    `a_form` and `b_form` say for ``gemm`` and ``amx`` whether the operand is read from panels or
+    where it lies, contiguous along ``"k"``, ``"m"`` or ``"n"``, or in a form of windows. `split`: k
+    is cut, and sums continue from block to block. `direct`: windows are read where they lie,
+    without panels.
     `across`: micro-tiles follow each other along the rows, not down the columns. `vnni` and `bf16`:
     the instruction of this name is used. `by_rows`: tiles of the same rows follow each other,
     throughout the batch; otherwise tiles of the same columns of one product do. `far`: b is
