@@ -32,7 +32,7 @@ from gemel.codegen.target import Target
 #: The rows of a tile register, and the lanes of each row.
 TILE = 16
 #: Tile registers: those before are sums; then come those of a, and those of b.
-FIRST_A, FIRST_B, REGISTERS = 4, 6, 8
+FIRST_A, FIRST_B = 4, 6
 #: The configuration of all registers in words of 32 bits: the first says which table of limits
 #: applies; then come the bytes of a row, two registers in a word, and the rows, four in a word.
 CONFIGURATION = {0: 1, **dict.fromkeys(range(4, 8), 0x400040), 12: 0x10101010, 13: 0x10101010}
