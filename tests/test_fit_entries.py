@@ -7,7 +7,7 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import cpu, gluon, metric, np
+from gemel import cpu, gluon, lr_scheduler, metric, np
 from gemel.errors import GemelError
 
 LOSS = gluon.loss.SoftmaxCrossEntropyLoss()
@@ -81,3 +81,51 @@ def test_direction_of_improvement(name: str, less: bool) -> None:
 def test_wrong_arguments(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(GemelError, match=f"fit: .*{message}"):
         fit(**wrong)
+
+
+class Stop(Exception):
+    pass
+
+
+class StopAt:
+    def batch_end(self, run: gluon.fitting.Run) -> None:
+        if run.step == 6:
+            raise Stop
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (["acc"], ["f1", "acc"]),
+        (["f1", "acc"], ["acc"]),
+        (["f1"], ["acc"]),
+        ([["acc", "mcc"]], [["f1", "mcc"]]),
+    ],
+)
+def test_a_resumed_run_may_have_other_metrics(before: Any, after: Any, tmp_path: Any) -> None:
+    """Those that both have are continued in the middle of an epoch; others begin there."""
+    wholes = fit([metric.create(each) for each in before]).history[-1]
+    new = fit([metric.create(each) for each in after]).history[-1]
+    settings = {"checkpoint": gluon.Checkpoint(tmp_path / "file", batches=1)}
+    with pytest.raises(Stop):
+        fit([metric.create(each) for each in before], callbacks=StopAt(), **settings)
+    entry = fit([metric.create(each) for each in after], **settings).history[-1]
+    assert list(entry) == list(new)
+    assert {k: v for k, v in entry.items() if k in wholes} == {
+        k: v for k, v in new.items() if k in wholes
+    }
+
+
+def test_a_resumed_run_may_have_another_scheduler(tmp_path: Any) -> None:
+    for epochs, scheduler, rate in (
+        (1, lr_scheduler.FactorScheduler(1, 0.5, base_lr=0.8), 0.1),  # after 4 updates
+        (2, lr_scheduler.CosineScheduler(16, base_lr=0.3), 0.15),  # after 8
+    ):
+        net = gluon.nn.Dense(2, in_units=3)
+        net.initialize()
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"lr_scheduler": scheduler})
+        gluon.fit(
+            net, batches(), LOSS, trainer, epochs=epochs, progress=False,
+            checkpoint=tmp_path / "file",
+        )  # fmt: skip
+        assert trainer.learning_rate == pytest.approx(rate)

@@ -73,7 +73,7 @@ class Checkpoint(Callback):
         if job.rank != 0:
             return
         arrays: dict[str, Any] = {}
-        callbacks = {k: attributes(c, arrays, False) for k, c in _named(run.callbacks)}
+        callbacks = {k: attributes(c, arrays, False) for k, c in named(run.callbacks).items()}
         content = {
             "version": VERSION,
             "run": packed(run.state(), arrays),
@@ -132,7 +132,7 @@ class Checkpoint(Callback):
         run.set_state(unpacked(state, values, run.state()))
         if not job.alone or len(workers) > 1:
             _share(run, job, workers)
-        for name, callback in _named(run.callbacks):
+        for name, callback in named(run.callbacks).items():
             set_attributes(callback, content["callbacks"].get(name, {}), values)
         return True
 
@@ -165,18 +165,18 @@ def _share(run: Run, job: Job, workers: list[dict[str, Any] | None]) -> None:
     run.set_counted(sum(each["total"] for each in counted), sum(each["count"] for each in counted))
 
 
-def _named(callbacks: list[Any]) -> list[tuple[str, Any]]:
-    """The callbacks other than checkpoints, each with a name: its class and a counter.
+def named(parts: list[Any]) -> dict[str, Any]:
+    """The callbacks other than checkpoints, or the metrics, by names: class and counter.
 
-    So a resumed run may have additional callbacks.
+    So a resumed run may have additional ones.
     """
-    named: dict[str, Any] = {}
-    for callback in callbacks:
-        kind = type(callback)
-        if not isinstance(callback, Checkpoint) and hasattr(callback, "__dict__"):
-            same = sum(type(other) is kind for other in named.values())
-            named[f"{kind.__module__}.{kind.__qualname__} {same}"] = callback
-    return list(named.items())
+    found: dict[str, Any] = {}
+    for part in parts:
+        kind = type(part)
+        if not isinstance(part, Checkpoint) and hasattr(part, "__dict__"):
+            same = sum(type(other) is kind for other in found.values())
+            found[f"{kind.__module__}.{kind.__qualname__} {same}"] = part
+    return found
 
 
 def _under(prefix: str, values: dict[str, Any]) -> dict[str, Any]:
@@ -268,7 +268,8 @@ def packed(
         raise TypeError(f"{type(value).__name__} cannot be packed")
     if any(value is outer for outer in inside):
         raise TypeError(f"{type(value).__name__} contains itself")
-    return {"kind": "object", "value": attributes(value, arrays, True, (*inside, value))}
+    contents = attributes(value, arrays, True, (*inside, value))
+    return {"kind": "object", "class": type(value).__qualname__, "value": contents}
 
 
 def attributes(
@@ -297,7 +298,8 @@ def _is_numpys(value: Any) -> bool:
 
 
 def unpacked(value: Any, arrays: dict[str, Any], old: Any = None) -> Any:
-    """Unpack a value; an object is the one at the same place in `old`, with its attributes set."""
+    """Unpack a value; an object is the one at the same place in `old`, with its attributes set if
+    it is of the same class."""
     if not isinstance(value, dict):
         return value
     kind, content = value["kind"], value["value"]
@@ -318,9 +320,9 @@ def unpacked(value: Any, arrays: dict[str, Any], old: Any = None) -> Any:
                 item, arrays, old.get(name) if isinstance(old, dict) else None
             )
         return contents
-    if hasattr(old, "__dict__"):
+    if hasattr(old, "__dict__") and value.get("class") in (None, type(old).__qualname__):
         set_attributes(old, content, arrays)
     return old
 
 
-__all__ = ["Checkpoint", "set_streams", "streams"]
+__all__ = ["Checkpoint", "named", "set_streams", "streams"]

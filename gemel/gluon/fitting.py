@@ -10,7 +10,7 @@ from gemel import autograd
 from gemel.errors import AxisError, GemelError
 from gemel.gluon.block import Block
 from gemel.gluon.callbacks import Callback, Progress
-from gemel.gluon.checkpoint import Checkpoint, set_streams, streams
+from gemel.gluon.checkpoint import Checkpoint, named, set_streams, streams
 from gemel.gluon.job import Job
 from gemel.gluon.trainer import Trainer
 from gemel.gluon.utils import split_and_load
@@ -312,7 +312,7 @@ class Run:
             "streams": streams(),
             "epoch streams": self._epoch_streams,
             "data": self._data_state if self.batch else self._state_of_data(),
-            "metrics": self.metrics,
+            "metrics": named(self.metrics),
             "optimizer": self.trainer.optimizer,
         }
 
