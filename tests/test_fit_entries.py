@@ -83,6 +83,12 @@ def test_wrong_arguments(wrong: dict[str, Any], message: str) -> None:
         fit(**wrong)
 
 
+def test_the_network_is_a_block() -> None:
+    trainer = gluon.Trainer([], "sgd")
+    with pytest.raises(gluon.fitting.FitError, match="net is a NoneType, not a Block"):
+        gluon.fit(None, batches(), LOSS, trainer)
+
+
 class Stop(Exception):
     pass
 

@@ -8,9 +8,10 @@ from math import sqrt
 import numpy
 import pytest
 
-from gemel import autograd, gluon, init, metric, nd, np, optimizer
+from gemel import autograd, cpu, gluon, init, metric, nd, np, optimizer
 from gemel.errors import (
     ArgumentError,
+    DeviceError,
     DTypeError,
     GemelError,
     GradientError,
@@ -256,6 +257,8 @@ def test_what_an_updater_cannot_update():
     for weight, grad in ((numpy.ones(2), np.ones(2)), (np.ones(2), numpy.ones(2))):
         with pytest.raises(OperandError, match=r"Updater: the (weight|gradient) is a"):
             update(0, grad, weight)
+    with pytest.raises(DeviceError, match=r"gradient is on cpu\(0\), the weight on cpu\(1\)"):
+        update(0, np.ones(2), np.ones(2, device=cpu(1)))
     for wrong in (b"", b"junk", None):
         with pytest.raises(ParameterFileError, match="set_states"):
             update.set_states(wrong)

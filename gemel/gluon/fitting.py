@@ -149,6 +149,8 @@ class Run:
         validation: Any,
         batch_axis: int,
     ) -> None:
+        if not isinstance(net, Block):
+            raise FitError(f"fit: net is a {type(net).__name__}, not a Block, such as nn.Dense(2)")
         if not callable(loss):
             raise FitError(f"fit: loss is {loss!r}; it must be a function of outputs and labels")
         for name, source in (("data", data), ("validation", validation)):

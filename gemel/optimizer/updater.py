@@ -6,7 +6,7 @@ import pickle
 from typing import TYPE_CHECKING, Any
 
 from gemel._core import Array
-from gemel.errors import GemelError, OperandError, ParameterFileError
+from gemel.errors import DeviceError, GemelError, OperandError, ParameterFileError
 from gemel.tracing.nested import flatten, unflatten
 
 if TYPE_CHECKING:
@@ -42,6 +42,11 @@ class Updater:
                 raise OperandError(
                     f"Updater: the {name} is a {type(array).__name__}; give gemel's arrays"
                 )
+        if weights[0].device != grads[0].device:
+            raise DeviceError(
+                f"Updater: the gradient is on {grads[0].device}, the weight on "
+                f"{weights[0].device}; move one of them with to_device(device)"
+            )
         self.optimizer._set_current_context(weights[0].device.code)
         states = [self.state(i, w) for i, w in zip(indices, weights, strict=True)]
         self.optimizer.update_multi_precision(indices, weights, grads, states)
