@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,7 +16,7 @@ from test_kvstore_sockets import on_all
 from test_kvstore_step_schedules import Job, brought
 
 from gemel import autograd, cpu, gluon, init, kvstore, np, optimizer
-from gemel.errors import ArgumentError, UnknownNameError, WorkersError
+from gemel.errors import ArgumentError, OperandError, UnknownNameError, WorkersError
 
 #: A function that is called with a function of a store and a rank, on all workers.
 Each = Callable[[Callable[[Any, int], Any]], list[Any]]
@@ -55,6 +57,8 @@ REFUSED: list[tuple[Callable[[Any], Any], type[Exception], str]] = [
     (lambda store: store.init("v", HUGE), ArgumentError, "given for key 'v', is not a gemel array"),
     (lambda store: store.share(HUGE), ArgumentError, "more digits than Python prints is not a key"),
     (lambda store: store.share("unknown"), UnknownNameError, "unknown"),
+    (pickle.dumps, OperandError, "belongs to its process .* call kvstore.create there"),
+    (copy.deepcopy, TypeError, "belongs to its process and cannot be copied or pickled"),
     (lambda store: store.gathered(3), ArgumentError, "gathered: int 3 cannot be sent"),
     (lambda store: store.gathered("\ud800"), ArgumentError, r"str '\\ud800' cannot be sent"),
 ]  # fmt: skip

@@ -14,7 +14,7 @@ from weakref import WeakKeyDictionary
 from gemel import _core
 from gemel.device import Device
 from gemel.device import topology as topology_of
-from gemel.errors import ArgumentError, GemelError, ShapeError
+from gemel.errors import ArgumentError, GemelError, OperandError, ShapeError
 from gemel.lists import as_list
 
 if TYPE_CHECKING:
@@ -36,6 +36,12 @@ class KVStore(ABC):
         self._name = name
         #: The number of steps with each optimizer that may be compared with the other workers'.
         self._steps: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+
+    def __reduce__(self) -> Any:
+        raise OperandError(
+            f"kvstore {self._name!r}: a store belongs to its process and cannot be copied or "
+            "pickled; call kvstore.create there"
+        )
 
     @property
     def type(self) -> str:
@@ -216,7 +222,11 @@ class KVStore(ABC):
 
     @abstractmethod
     def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
-        """Write the states of the optimizer that updates the values to a file."""
+        """Write the states of the optimizer that updates the values to a file.
+
+        It also has the numbers of updates and, without a scheduler, the learning rate. Its other
+        settings are not written, whatever `dump_optimizer` is, which MXNet's programs pass.
+        """
 
     @abstractmethod
     def load_optimizer_states(self, fname: Any) -> None:

@@ -251,7 +251,8 @@ class LocalStore(KVStore):
         self._compression = made
 
     def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
-        """Write the states of the optimizer that updates the values to a file."""
+        """Write the states of the optimizer that updates the values to a file, with its numbers of
+        updates and, without a scheduler, its learning rate; `dump_optimizer` changes nothing."""
         states.save_states(fname, self._needed_updater(), self._ordered())
 
     def load_optimizer_states(self, fname: Any) -> None:
