@@ -292,6 +292,32 @@ def test_formats_need_values() -> None:
         gemel.compile(lambda x: f"{x.sum():.3f}")(np.ones(2))
 
 
+class Scaling:
+    """An object whose method is compiled."""
+
+    def __init__(self, by: float) -> None:
+        self.by = by
+        self.shift = np.ones(2) * by
+
+    @gemel.compile
+    def scaled(self, x: Any, more: float = 1.0) -> Any:
+        return x * self.by * more + self.shift
+
+
+def test_methods_of_objects() -> None:
+    twice, thrice = Scaling(2), Scaling(3)
+    x = np.ones(2)
+    assert twice.scaled(x).tolist() == [4, 4] and thrice.scaled(x).tolist() == [6, 6]
+    assert twice.scaled(x, more=2.0).tolist() == Scaling.scaled(twice, x, 2.0).tolist() == [6, 6]
+    twice.shift.attach_grad()
+    with autograd.record():
+        y = twice.scaled(x)
+    y.backward()
+    assert twice.shift.grad.tolist() == [1, 1]
+    thrice.shift[:] = 0
+    assert thrice.scaled(x).tolist() == [3, 3]
+
+
 def test_arguments_a_function_does_not_take_name_it() -> None:
     def scaled(x: Any, by: float = 1) -> Any:
         return x * by

@@ -375,8 +375,9 @@ def test_a_store_of_somebody_else_s():
                 target[...] = total
 
     close(trained("c0 c1", kvstore=Store()), trained("c0"))
-    with pytest.raises(GemelError, match="it must be a name or a store"):
-        gluon.Trainer([], "sgd", kvstore=3)
+    for wrong in (3, Store):
+        with pytest.raises(GemelError, match="it must be a name or a store"):
+            gluon.Trainer([], "sgd", kvstore=wrong)
 
 
 def test_without_a_store_every_device_is_on_its_own():

@@ -63,7 +63,8 @@ class Trainer:
         self._scale = self._amp_original_scale = self._optimizer.rescale_grad
         self._amp_loss_scaler: LossScaler | None = None
         self._store = stores.create(kvstore) if isinstance(kvstore, str) else kvstore
-        if self._store is not None and not hasattr(self._store, "pushpull"):
+        store = None if isinstance(kvstore, type) else self._store  # not a class of stores
+        if kvstore is not None and not hasattr(store, "pushpull"):
             raise GemelError(
                 f"Trainer: kvstore is a {type(kvstore).__name__}; it must be a name or a store"
             )

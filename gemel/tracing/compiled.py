@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from operator import is_ as is_same
 from sys import modules
+from types import MethodType
 from typing import Any, overload
 
 from gemel import _core, autograd
@@ -86,6 +87,10 @@ class Compiled:
         name = getattr(self.function, "__qualname__", "")
         named = getattr(modules.get(self.__module__), name, None)
         return name if named is self else (Compiled, (self.function, *self._settings))
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """A method, as of any function in a class. The object is a constant of the program."""
+        return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
         """The function's results, computed by the compiled program."""
