@@ -230,6 +230,30 @@ def test_pooling_of_integers_and_of_nothing_positive() -> None:
 # --- dtypes, views, sizes -------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("stride", "kernel"), [(1, 1), (3, 1), (3, 3)])
+@pytest.mark.parametrize(("dtype", "places"), [("float16", 2049), ("bfloat16", 257)])
+def test_the_gradient_of_weights_is_rounded_once(
+    dtype: str, places: int, stride: int, kernel: int, compiled: bool
+) -> None:
+    """The sum over one image is no number of the dtype; the sum over all images is."""
+    x = np.ones((2, 2, stride * (places - 1) + kernel)).astype(dtype)
+    weight = np.ones((1, 2, kernel)).astype(dtype)
+    head = numpy.ones((2, 1, places), "float32")
+    head[1] = -1
+    head[1, :, -1] = 0
+
+    def gradient(x: Any, weight: Any, head: Any) -> Any:
+        with autograd.record():
+            y = npx.convolution(x, weight, no_bias=True, kernel=kernel, stride=stride)
+        return autograd.grad(y, [weight], head)[0]
+
+    weight.attach_grad()
+    function = gemel.compile(gradient) if compiled else gradient
+    found = function(x, weight, np.array(head).astype(dtype))
+    assert (found.astype("float32").asnumpy() == 1).all()
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_halves_are_added_in_float32(dtype: str) -> None:
     x = np.ones((1, 8, 20), dtype=dtype) * 0.1

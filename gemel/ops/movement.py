@@ -14,7 +14,7 @@ from gemel.ops.elementwise import cast, copy, full
 from gemel.ops.few_places import are_few_places, of_few_places
 from gemel.ops.linalg import matmul, wide_matmul
 from gemel.ops.phases import phases, spaced
-from gemel.ops.reduction import sum
+from gemel.ops.reduction import in_dtype, sum
 from gemel.ops.rounds import repeated
 from gemel.ops.shape import reshape, stack, swapaxes, transpose
 from gemel.ops.volumes import are_planes, of_planes, weights_of_planes
@@ -284,10 +284,12 @@ class Movement(NamedTuple):
             return reshape(stack(found, axis=1), shape=shape)
         if self.overlap_little and not self.written(x):
             return weights_in_rounds(x, y, **self.moves._asdict(), pad=self.pad, groups=self.groups)
-        return self.product_of_windows(x, y, shape)
+        return in_dtype(self.product_of_windows(x, y, shape), promote(x.dtype, y.dtype))
 
     def product_of_windows(self, x: Any, y: Any, shape: Any) -> Any:
-        """`weights`, for all images at once."""
+        """`weights`, for all images at once, in the dtype of sums."""
+        dtype = promote(x.dtype, y.dtype)
+        multiply = self._replace(wide=dtype.accumulate is not dtype).product
         rows = self.rows(y)
         together = rows.shape[-2] > rows.shape[-1]
         few = self.are_few(x, shape)
@@ -296,7 +298,7 @@ class Movement(NamedTuple):
             last = len(rows.shape) - 1
             rows = transpose(rows, axes=(*range(1, last), 0, last))
             rows = reshape(rows, shape=(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1]))
-        found = matmul(columns, swapaxes(rows, -1, -2)) if few else matmul(rows, columns)
+        found = multiply(columns, swapaxes(rows, -1, -2)) if few else multiply(rows, columns)
         found = found if together else sum(found, axis=0)
         if few:
             first = len(self.split)
