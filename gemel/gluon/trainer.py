@@ -322,9 +322,8 @@ class Trainer:
     def _by_store(self, chosen: Chosen) -> None:
         """Let the store update its values, and pull them."""
         self._optimizer._begin_step(chosen)
-        updater = self._updaters.get(None)
-        if updater is not self._store.updater:  # another trainer has used the store meanwhile
-            self._store.set_updater(updater)
+        if self._updaters.get(None) is not self._store.updater:  # that of another trainer
+            self._store.set_updater(self._updaters.get(None))
             self._pulled.clear()
         for position in reversed(chosen):
             parameter = self._params[position]
