@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -14,7 +15,7 @@ from test_contract_windows import WAYS, Axes, at_the_end, by_places, laid_out
 
 import gemel
 from gemel import autograd, gluon, np, npx
-from gemel.codegen import contract, meaning, print_c
+from gemel.codegen import contract, even, meaning, print_c
 from gemel.codegen import target as targets
 from gemel.codegen.contract_task import PAIRS, Task, WindowAxes, windows_pay_in_pairs
 from gemel.codegen.program import CONTIGUOUS, OUTPUT, Operand
@@ -272,10 +273,58 @@ def near(found: Any, wanted: Any) -> None:
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-@pytest.mark.parametrize(("channels", "size", "stride"), [(4, 9, 1), (12, 20, 2), (6, 33, 1)])
+@pytest.mark.parametrize(
+    ("channels", "size", "stride"), [(4, 9, 1), (12, 20, 2), (6, 33, 1), (10, 21, 2)]
+)
 def test_convolutions(channels: int, size: int, stride: int, groups: int) -> None:
-    """Forward and both gradients, whether or not the processor has the instruction."""
-    pad, filters = 1, 40
+    """Forward and both gradients, whether or not the processor has the instruction. In two groups,
+    the last two have an odd number of channels each."""
+    check_convolution(channels, size, stride, groups)
+
+
+@pytest.mark.parametrize("filters", [24, 35])
+@pytest.mark.parametrize(("channels", "size", "stride"), [(1, 20, 1), (3, 21, 2), (7, 18, 1)])
+def test_convolutions_of_odd_numbers(channels: int, size: int, stride: int, filters: int) -> None:
+    """A first layer, and one whose gradient has an odd number of channels."""
+    check_convolution(channels, size, stride, 1, filters)
+
+
+@pytest.mark.parametrize(("channels", "gets_one"), [(1, False), (2, False), (3, True), (5, True)])
+def test_which_images_get_a_channel_of_zeros(
+    word: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, channels: int, gets_one: bool
+) -> None:
+    done, evened = [], even.evened
+    monkeypatch.setattr(even, "evened", lambda *given: done.append(given) or evened(*given))
+    monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))
+    x, x64 = rounded(3, channels, 19, 23, seed=1)
+    w, w64 = rounded(31, channels, 3, 3, seed=2)
+    how = {"kernel": (3, 3), "no_bias": True, "num_filter": 31}
+    found = gemel.compile(lambda x, w: npx.convolution(x, w, **how))(x, w)
+    near(found, by_places(x64, w64, numpy.zeros(found.shape), (1, 0, 1, 1))[0])
+    assert bool(done) == gets_one
+
+
+def test_a_channel_of_zeros_is_no_neighbour() -> None:
+    """What lies behind an odd number of channels is not read: neither NaN nor the next image."""
+    x, _ = rounded(2, 3, 20, 20, seed=1)
+    w, _ = rounded(32, 3, 3, 3, seed=2)
+    whole = np.concatenate([x, np.full((2, 1, 20, 20), numpy.nan, "bfloat16")], axis=1)
+    layer = gemel.compile(
+        lambda x, w: npx.convolution(x, w, kernel=(3, 3), no_bias=True, num_filter=32)
+    )
+    wanted = layer(x, w).tolist()
+    assert layer(whole[:, :3], w).tolist() == wanted
+    infinite = x.copy()
+    infinite[1, 1, 5, 5] = numpy.inf
+    found = numpy.array(layer(infinite, w).astype("float32").tolist())
+    assert not numpy.isnan(found[0]).any() and numpy.isinf(found[1]).sum() == 9 * 32
+    assert numpy.isfinite(found[1]).sum() == found[1].size - 9 * 32
+
+
+def check_convolution(
+    channels: int, size: int, stride: int, groups: int, filters: int = 40
+) -> None:
+    pad = 1
     x, x64 = rounded(2, channels, size, size, seed=1)
     w, w64 = rounded(filters, channels // groups, 3, 3, seed=2)
     how = {"kernel": (3, 3), "stride": (stride,) * 2, "pad": (pad, pad), "num_filter": filters}

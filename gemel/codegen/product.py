@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
+from gemel.codegen import even
 from gemel.codegen.body import aligned
 from gemel.codegen.contract import ProductStep, has_pairs, steps
 from gemel.codegen.contract_plan import SCRATCH
@@ -304,8 +305,15 @@ def _total(nest: Nest, factors: list[Place], batch: int) -> Any:
 def _launches(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace) -> list[Launch]:
     if workspace.target.grid:
         return [_on_grid(nest, axes, sources, workspace)]
-    windows = axes.windows(workspace.target.width // sources[0].dtype.compute.itemsize)
-    if windows and has_pairs([place.dtype for place in sources], workspace.target):
+    lanes = workspace.target.width // sources[0].dtype.compute.itemsize
+    copies: list[Launch] = []
+    windows = axes.windows(lanes)
+    paired = windows and has_pairs([place.dtype for place in sources], workspace.target)
+    if windows and paired and _is_evened(axes, sources, windows, workspace):
+        copies = even.evened(axes, sources, workspace)
+        windows = axes.windows(lanes)
+        windows = windows and windows._replace(together=PAIRS)
+    elif windows and paired:
         windows = _paired(axes, sources, windows, workspace)
     for number in range(1 if windows else 2):
         if axes.runs(number) is None:
@@ -320,7 +328,24 @@ def _launches(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace
     planned = _placed(planned, places, workspace)
     places.update({i: place for i, (place, *_) in enumerate(nest.operands) if i > 1})
     written = {i for i, operand in enumerate(program.operands) if operand.role == OUTPUT}
-    return [_launch(step, places, written, nest) for step in planned]
+    return [*copies, *(_launch(step, places, written, nest) for step in planned)]
+
+
+def _task(axes: Axes, sources: list[Place], workspace: Workspace) -> Task:
+    """What is asked of a product with windows."""
+    lasts = axes.runs(0) or "k", "n"
+    sizes = axes.m, axes.n, axes.k, product(axes.batch)
+    return Task(sources[0].dtype.compute, lasts, workspace.target, *sizes)
+
+
+def _is_evened(axes: Axes, sources: list[Place], windows: WindowAxes, workspace: Workspace) -> bool:
+    """Whether windows over an odd number of channels are read in pairs, although image and weights
+    have to be copied in each call."""
+    if not even.suits(windows, axes):
+        return False
+    (channels, apart), *inside = windows.k
+    as_if = windows._replace(k=((channels + 1, apart), *inside))
+    return windows_pay_in_pairs(_task(axes, sources, workspace), as_if, still=False)
 
 
 def _paired(
@@ -328,9 +353,7 @@ def _paired(
 ) -> WindowAxes:
     """Windows in pairs along an axis of k, if that is faster. If it is not the last axis, the first
     factor is copied so that its pairs lie side by side, too."""
-    lasts = axes.runs(0) or "k", "n"
-    batch = product(axes.batch)
-    task = Task(sources[0].dtype.compute, lasts, workspace.target, axes.m, axes.n, axes.k, batch)
+    task = _task(axes, sources, workspace)
     if not windows_pay_in_pairs(task, windows, workspace.still):
         return windows
     if windows.paired:
