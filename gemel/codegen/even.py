@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gemel.codegen.contract_task import WindowAxes
 from gemel.codegen.nest import Launch, Nest, Number, Place
 from gemel.dtype import float64
+from gemel.extent import same_for_all
 from gemel.ir.layout import Layout, MixedStride, dense_strides
 from gemel.spec import product
 
@@ -26,12 +27,12 @@ def suits(windows: WindowAxes, axes: Axes) -> bool:
     """Whether the image has an odd number of channels that follow each other as planes, so that it
     can be copied plane by plane."""
     (channels, apart), *inside = windows.k
-    if windows.paired or type(channels) is not int or channels % 2 == 0:
+    if windows.paired or channels % 2 == 0:
         return False
     stride, loops = axes.strides[0][-1], (*inside, *windows.n)
     if channels < LEAST_CHANNELS or any(step < 0 for _, step in loops):
         return False
-    alike = not isinstance(stride, MixedStride) or stride.axes[0][0] == channels
+    alike = not isinstance(stride, MixedStride) or same_for_all(stride.axes[0][0], channels)
     return bool(alike and apart >= _span(loops))
 
 
