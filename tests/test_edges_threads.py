@@ -1,4 +1,4 @@
-"""Two threads that use the same array, full queue, lock or call site."""
+"""Threads that use the same array, full queue, lock or call site, or that have a small stack."""
 
 from __future__ import annotations
 
@@ -172,3 +172,37 @@ def test_a_call_that_waits_for_room_keeps_its_parameters(times: int) -> None:
     for _ in range(times):
         ended = end(REPLACED, GEMEL_QUEUE_OPS="2")
         assert ended.told == {"found": 256.0}, ended
+
+
+# --- a kernel needs more stack than its thread has --------------------------------------------
+
+SMALL_STACK = """
+import threading
+from gemel import np, npx
+
+def work(found):
+    for dtype in ("float32", "bfloat16", "int8"):
+        x, images = np.ones((300, 300), dtype=dtype), np.ones((2, 8, 40, 40), dtype=dtype)
+        found.append(float(np.matmul(x, x).astype("float32").sum()))
+        if dtype != "int8":
+            weights = np.ones((8, 8, 3, 3), dtype=dtype)
+            seen = npx.convolution(images, weights, no_bias=True, kernel=(3, 3), num_filter=8)
+            found.append(float(seen.astype("float32").sum()))
+
+runs = [], []
+work(runs[0])  # compiles: that takes more stack
+threading.stack_size(65536)
+thread = threading.Thread(target=work, args=(runs[1],))
+thread.start()
+thread.join()
+tell(same=runs[0] == runs[1], count=len(runs[1]))
+"""
+
+
+# engine.md 31
+@pytest.mark.parametrize("setting", ["GEMEL_WORKERS=0", "GEMEL_ENGINE=serial", "GEMEL_WORKERS=1"])
+def test_a_thread_with_a_small_stack_computes(setting: str) -> None:
+    """Kernels of products keep up to 0.45 MiB on the stack."""
+    name, value = setting.split("=")
+    ended = end(SMALL_STACK, **{name: value})
+    assert ended.told == {"same": True, "count": 5}, ended

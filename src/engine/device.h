@@ -28,6 +28,12 @@ struct KernelCall {
   int64_t chunk;
 };
 
+// Runs one piece of a kernel that is a function of this process: on this thread or, if its stack
+// has no room for what kernels keep there, on a new one, which takes longer. kNoThread if the
+// system makes no thread.
+int32_t run_kernel(const KernelCall& call, int64_t begin, int64_t end) noexcept;
+constexpr int32_t kNoThread = -1;
+
 // The virtual functions defined here are those of the CPU; other devices override them.
 class Device {
  public:

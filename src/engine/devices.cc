@@ -20,7 +20,7 @@ void run_tile(void* opaque, int64_t tile) {
   const KernelCall& call = context->call;
   const int64_t begin = tile * call.chunk;
   const int64_t end = std::min(begin + call.chunk, call.extent);
-  const int32_t status = call.function(call.buffers, call.integers, begin, end);
+  const int32_t status = run_kernel(call, begin, end);
   if (status == 0) return;
   const uint64_t mine = static_cast<uint64_t>(tile) << 32 | static_cast<uint32_t>(status);
   uint64_t seen = context->first_failure.load(std::memory_order_relaxed);
@@ -45,12 +45,16 @@ bool Device::read(void* to, const void* from, size_t bytes) {
 }
 
 std::string Device::explain(int32_t status) const {
+  if (status == kNoThread) {
+    return name + ": this thread's stack has no room for a kernel, and the system allows no other "
+           "thread; give it a stack of 1 MiB (threading.stack_size)";
+  }
   return name + ": a kernel ended with status " + std::to_string(status);
 }
 
 int32_t Device::launch(const KernelCall& call) {
   if (call.extent <= call.chunk || call.chunk <= 0) {
-    return call.function(call.buffers, call.integers, 0, call.extent);
+    return run_kernel(call, 0, call.extent);
   }
   TileContext context{call};
   Engine::get().parallel((call.extent + call.chunk - 1) / call.chunk, run_tile, &context);
