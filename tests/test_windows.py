@@ -254,6 +254,29 @@ def test_the_gradient_of_weights_is_rounded_once(
     assert (found.astype("float32").asnumpy() == 1).all()
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("stride", "dilate", "pad"), [(2, 2, 0), (1, 1, 3), (1, 2, 5)])
+@pytest.mark.parametrize(("dtype", "channels"), [("float16", 2049), ("bfloat16", 257)])
+def test_sums_of_windows_are_rounded_once(
+    dtype: str, channels: int, stride: int, dilate: int, pad: int, compiled: bool
+) -> None:
+    """The elements of a window are no numbers of the dtype; the sums of two windows are."""
+    values = numpy.zeros((channels, 1, 3), "float32")
+    values[:, 0, 0] = 1
+    values[:-1, 0, 1] = -1
+    weight = np.array(values).astype(dtype)
+    x = np.ones((2, channels, 20)).astype(dtype)
+    how = {"kernel": 3, "stride": stride, "dilate": dilate, "pad": pad, "num_filter": 1}
+
+    def grown(x: Any, weight: Any) -> Any:
+        return npx.deconvolution(x, weight, no_bias=True, **how)
+
+    function = gemel.compile(grown) if compiled else grown
+    inside = function(x, weight)[:, 0, 6:-6:stride].astype("float32").asnumpy()
+    assert (inside == 1).all()
+    assert inside.size > 0
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_halves_are_added_in_float32(dtype: str) -> None:
     x = np.ones((1, 8, 20), dtype=dtype) * 0.1

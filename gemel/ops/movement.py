@@ -51,6 +51,10 @@ class Movement(NamedTuple):
         """The matrix product to use."""
         return wide_matmul if self.wide else matmul
 
+    def unrounded(self, dtype: DType) -> Movement:
+        """The same, but products of this dtype, which are added up, are not rounded before."""
+        return self._replace(wide=dtype.accumulate is not dtype)
+
     @property
     def split(self) -> tuple[int, ...]:
         """The axis of groups, if there are several."""
@@ -244,7 +248,7 @@ class Movement(NamedTuple):
         It divides the number of images; None means all at once.
         """
         each = product((weight.shape[1] * self.groups, *self.moves.kernel, *y.shape[2:]))
-        each = each * y.dtype.itemsize
+        each = each * y.dtype.accumulate.itemsize
         if y.shape[0] == 1 or each * y.shape[0] <= PLANES:
             return None
         images, most = int(y.shape[0]), PLANES // int(each)
@@ -288,9 +292,7 @@ class Movement(NamedTuple):
 
     def product_of_windows(self, x: Any, y: Any, shape: Any) -> Any:
         """`weights`, for all images at once, in the dtype of sums."""
-        dtype = promote(x.dtype, y.dtype)
-        multiply = self._replace(wide=dtype.accumulate is not dtype).product
-        rows = self.rows(y)
+        multiply, rows = self.unrounded(promote(x.dtype, y.dtype)).product, self.rows(y)
         together = rows.shape[-2] > rows.shape[-1]
         few = self.are_few(x, shape)
         columns = self.columns(x, together) if few else self.places(x, together)
@@ -381,11 +383,13 @@ def summed_windows(
 ) -> Any:
     """The transpose of a convolution: each element becomes a window, and the windows are added at
     their places in an image of the size `space`."""
-    how = Movement(Moves(kernel, stride, dilate), pad, groups, wide=wide)
+    dtype = promote(y.dtype, weight.dtype)
+    how = Movement(Moves(kernel, stride, dilate), pad, groups).unrounded(dtype)
     whole = tuple(n + 2 * p for n, p in zip(space, pad, strict=True))
 
     def image(part: Any, factors: Any) -> Any:
-        return within(added(how.windows_of(part, factors), how.moves, whole), pad, space)
+        found = within(added(how.windows_of(part, factors), how.moves, whole), pad, space)
+        return in_dtype(found, dtype.accumulate if wide else dtype)
 
     count = how.together(y, weight)
     if count is None:
@@ -396,18 +400,7 @@ def summed_windows(
 
 
 @summed_windows.spec
-def _(
-    y: Spec,
-    weight: Spec,
-    *,
-    kernel: Any,
-    stride: Any,
-    dilate: Any,
-    pad: Any,
-    groups: int,
-    space: Any,
-    wide: bool = False,
-) -> Spec:
+def _(y: Spec, weight: Spec, *, groups: int, space: Any, wide: bool = False, **moves: Any) -> Spec:
     dtype = floating("summed_windows", y, weight)
     dtype = dtype.accumulate if wide else dtype
     shape = (y.shape[0], weight.shape[1] * groups, *extents("summed_windows", space))

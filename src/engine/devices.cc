@@ -46,7 +46,8 @@ bool Device::read(void* to, const void* from, size_t bytes) {
 
 std::string Device::explain(int32_t status) const {
   if (status == kNoThread) {
-    return name + ": this thread's stack has no room for a kernel, and the system allows no other "
+    return name +
+           ": this thread's stack has no room for a kernel, and the system allows no other "
            "thread; give it a stack of 1 MiB (threading.stack_size)";
   }
   return name + ": a kernel ended with status " + std::to_string(status);

@@ -1,5 +1,5 @@
-// Kernels on threads whose stacks have no room for them. Code on a stack of its own (a coroutine) is
-// taken to have enough: such an address is no thread's.
+// Kernels on threads whose stacks have no room for them. Code on a stack of its own (a coroutine)
+// is taken to have enough: such an address is no thread's.
 
 #include <pthread.h>
 #include <signal.h>

@@ -49,9 +49,7 @@ class OnDevice final : public Environment {
 
 class ThisThread final : public Environment {
  public:
-  int32_t launch(const KernelCall& call) const override {
-    return run_kernel(call, 0, call.extent);
-  }
+  int32_t launch(const KernelCall& call) const override { return run_kernel(call, 0, call.extent); }
   std::string explain(int32_t status) const override { return std::to_string(status); }
   std::optional<bool> is_set(const char* byte) const override { return *byte != 0; }
   void side_by_side(int64_t count, TileFunction function, void* context) const override {
