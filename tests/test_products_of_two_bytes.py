@@ -166,3 +166,64 @@ def test_vecdot_rounds_its_products_after_the_sum(dtype: str) -> None:
     found = np.vecdot(a, b)
     assert str(found.dtype) == dtype
     assert float(found) == 5.0
+
+
+#: How a factor is broadcast along the first axis of x (2, rows, 3), and its shape.
+BROADCAST: dict[str, tuple[Any, tuple[int, ...]]] = {
+    "a matrix on the right": (lambda x, w: np.matmul(x, w), (3, 4)),
+    "a vector on the right": (lambda x, w: np.matmul(x, w), (3,)),
+    "a matrix on the left": (lambda x, w: np.matmul(w, np.swapaxes(x, 1, 2)), (4, 3)),
+    "an axis of length 1": (lambda x, w: np.matmul(x, w), (1, 3, 4)),
+    "more axes": (lambda x, w: np.matmul(np.expand_dims(x, 1), w), (1, 2, 3, 4)),
+    "dense": (lambda x, w: npx.fully_connected(x, w, flatten=False, no_bias=True), (4, 3)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("dtype", "rows"), [("float16", 2049), ("bfloat16", 257)])
+@pytest.mark.parametrize("name", BROADCAST)
+def test_the_gradient_of_a_broadcast_factor_is_rounded_once(
+    name: str, dtype: str, rows: int, compiled: bool
+) -> None:
+    """The sums of one batch are no numbers of the dtype; the sums of both are."""
+    function, shape = BROADCAST[name]
+    x, w = np.ones((2, rows, 3), dtype=dtype), np.ones(shape, dtype=dtype)
+    signs = numpy.ones((2, rows, 1), "float32")
+    signs[1] = -1
+    signs[1, -1] = 0
+
+    def gradient(x: Any, w: Any, signs: Any) -> Any:
+        with autograd.record():
+            y = function(x, w)
+        turned = np.swapaxes(signs, 1, 2) if name == "a matrix on the left" else signs
+        lead = (2, *[1] * (y.ndim - 3))
+        head = turned[..., 0] if y.ndim == 2 else turned.reshape(*lead, *turned.shape[1:])
+        return autograd.grad(y, [w], np.broadcast_to(head, y.shape))[0]
+
+    w.attach_grad()
+    run = gemel.compile(gradient) if compiled else gradient
+    found = run(x, w, np.array(signs).astype(dtype))
+    assert str(found.dtype) == dtype
+    assert found.shape == w.shape
+    assert (exact(found) == 1).all()
+
+
+@pytest.mark.parametrize(("dtype", "rows"), [("float16", 2049), ("bfloat16", 257)])
+def test_the_gradient_of_a_broadcast_factor_is_rounded_once_after_a_loop(
+    dtype: str, rows: int
+) -> None:
+    """The sum of each round is no number of the dtype; the sum of all rounds is."""
+    x, w = np.ones((40, 2, rows, 3), dtype=dtype), np.ones((3, 4), dtype=dtype)
+    signs = numpy.ones((40, 2, rows, 4), "float32")
+    signs[:, 1] = 0
+    signs[::2, 0] = -1
+    signs[0, 0, 0] = 0
+
+    def gradient(x: Any, w: Any, signs: Any) -> Any:
+        with autograd.record():
+            y, _ = npx.foreach(lambda each, states: (np.matmul(each, w), states), x, [])
+        return autograd.grad(y, [w], signs)[0]
+
+    w.attach_grad()
+    found = gemel.compile(gradient)(x, w, np.array(signs).astype(dtype))
+    assert (exact(found) == 1).all()

@@ -14,7 +14,7 @@ from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, multiply
 from gemel.ops.reduction import in_dtype, sum
 from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transpose
-from gemel.spec import Spec, broadcast, product, promote_specs
+from gemel.spec import Spec, broadcast, product, promote_specs, same_shape
 
 
 @contraction(public="np", common=ROWS, operator="matmul", onnx="MatMul", mxnet="_npi_matmul")
@@ -52,9 +52,15 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     columns = b if b.ndim > 1 else reshape(b, shape=(*b.shape, 1))
     shape = (*g.shape[: g.ndim - (a.ndim > 1) - (b.ndim > 1)], rows.shape[-2], columns.shape[-1])
     g = reshape(g, shape=shape)
-    da = matmul(g, swapaxes(columns, -1, -2))
-    db = matmul(swapaxes(rows, -1, -2), g)
+    da = _to_be_summed(rows, shape)(g, swapaxes(columns, -1, -2))
+    db = _to_be_summed(columns, shape)(swapaxes(rows, -1, -2), g)
     return _like(da, a, -2), _like(db, b, -1)
+
+
+def _to_be_summed(factor: Any, shape: tuple[Any, ...]) -> Any:
+    """The product that gives the gradient of a factor. If the factor was broadcast to the leading
+    axes of `shape`, the gradient is summed over them, so it is not rounded before."""
+    return matmul if same_shape(factor.shape[:-2], shape[:-2]) else wide_matmul
 
 
 @matmul.unrounded

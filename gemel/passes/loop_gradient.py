@@ -20,7 +20,7 @@ from gemel.ir.loops import LoopSpec
 from gemel.ir.op_kinds import Composite
 from gemel.ir.trace import Trace
 from gemel.ops import linalg, reduction, shape
-from gemel.ops.elementwise import add, full
+from gemel.ops.elementwise import add, cast, full
 from gemel.ops.indexing import basic_index
 from gemel.ops.reduction import in_dtype
 from gemel.ops.rounds import loop
@@ -238,6 +238,9 @@ class _Sums:
         if node.op is add and all(entry.spec == term.spec for entry in node.inputs):
             one, other = map(self._total, node.inputs)
             return lambda given: add(one(given), other(given))
+        if node.op is cast and node.inputs[0].dtype is term.dtype.accumulate:
+            unrounded = self._total(node.inputs[0])
+            return lambda given: cast(unrounded(given), dtype=term.dtype)
         several = self.all_rounds
         if several and node.op is reduction.sum and node.inputs[0].dtype is term.dtype:
             return self._of_sum(node)
