@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Callable
 from importlib import import_module
 from typing import Any
 
@@ -443,3 +444,36 @@ def test_help_of_draws_has_mxnets_parameters(name: str) -> None:
         text = getattr(module, name).__doc__
         assert text.startswith(f"MXNet 1's random.{name}(")
         assert all(f"{key}={value}" in text for key, value in PARAMETERS.get(name, {}).items())
+
+
+X, W = nd.ones((2, 3)), nd.ones((4, 3))
+LINEAR = sym.FullyConnected(sym.var("data"), num_hidden=3)
+REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
+    "too many": (lambda: nd.relu(X, X), "relu: 2 arguments by position; it takes at most 1"),
+    "too many symbols": (lambda: sym.relu(LINEAR, LINEAR), "relu: 2 arguments by position"),
+    "twice": (
+        lambda: nd.FullyConnected(X, W, W[:, 0], W, num_hidden=4),
+        "num_hidden is given twic",
+    ),
+    "none": (lambda: nd.add_n(), "add_n: needs at least one array"),
+    "no symbols": (lambda: sym.add_n(), "add_n: needs at least one array"),
+    "no image": (lambda: nd.UpSampling(scale=2), "UpSampling: needs at least one array"),
+    "a text": (lambda: nd.sgd_update(X, X, lr="a"), "sgd_update: lr is 'a'; it must be a number"),
+    "keyword": (lambda: nd.relu(X, axes=1), "relu: unknown keyword 'axes'"),
+    "shapes": (lambda: LINEAR.infer_shape(dat=(2, 3)), "'dat'; did you mean 'data'"),
+    "partial": (lambda: LINEAR.infer_shape_partial(dat=(2, 3)), "'dat'; did you mean 'data'"),
+    "dtypes": (lambda: LINEAR.infer_type(dat="int32"), "'dat'; did you mean 'data'"),
+    "many shapes": (lambda: LINEAR.infer_shape(*[(2, 3)] * 4), "infer_shape: 4 values for"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_an_operation_does_not_take_is_refused(name: str) -> None:
+    call, match = REFUSED[name]
+    with pytest.raises(GemelError, match=match):
+        call()
+
+
+def test_numbers_may_be_texts() -> None:
+    found = nd.sgd_update(X, X, lr="0.5")
+    assert found.asnumpy().tolist() == nd.sgd_update(X, X, lr=0.5).asnumpy().tolist()

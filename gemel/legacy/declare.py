@@ -10,7 +10,16 @@ from typing import Any, NamedTuple
 
 from gemel import _core
 from gemel.device import Device, as_device
-from gemel.errors import OperandError, UnknownNameError, name_call, suggestion, unknown_name
+from gemel.errors import (
+    ArgumentError,
+    OperandError,
+    ShapeError,
+    UnknownKeywordError,
+    UnknownNameError,
+    name_call,
+    suggestion,
+    unknown_name,
+)
 from gemel.ir.graph import Entry
 from gemel.ops.layouts import array_of
 from gemel.ops.shape import operand
@@ -41,6 +50,8 @@ IMAGES = "N, C, height, width"
 Shapes = dict[str, Any]
 #: Settings for the device of a created array. Calls use them; symbols run on the current device.
 DEVICES = ("ctx", "device")
+#: How settings that are numbers are annotated.
+NUMERIC = ("int", "float", "int | None", "float | None")
 #: Settings of MXNet that do not change the result or only repeat what is known.
 IGNORED = frozenset(
     ("cudnn_tune", "cudnn_off", "workspace", "num_args", "sparse_grad", "forward_stype")
@@ -110,6 +121,8 @@ class Legacy:
         given = [p for p in signature(function).parameters.values() if p.kind is not p.VAR_KEYWORD]
         self.variadic = any(p.kind is p.VAR_POSITIONAL for p in given)
         arguments = [p.name for p in given if p.kind is not p.VAR_POSITIONAL]
+        #: The settings that are numbers, which may also be given as text.
+        self.numeric = frozenset(p.name for p in given if p.annotation in NUMERIC)
         if inputs is None:
             inputs = sum(p.default is p.empty and p.kind is not p.KEYWORD_ONLY for p in given)
             inputs += optional
@@ -178,15 +191,53 @@ class Legacy:
         )
 
     def checked(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """The settings that have a meaning. Raises `TypeError` for unknown ones, suggesting one."""
+        """The settings that have a meaning. Raises `UnknownKeywordError` for unknown ones,
+        suggesting one, and `ArgumentError` for texts that are no numbers."""
         found = {}
         for name, value in settings.items():
             if name in self.settings:
                 found[name] = plain(value)
+                if isinstance(value, str) and name in self.numeric:
+                    found[name] = self._number(name, value)
             elif name not in IGNORED:
                 hint = suggestion(name, (*self.inputs, *self.settings))
-                raise TypeError(f"{self.name}: unknown keyword {name!r}{hint}")
+                raise UnknownKeywordError(f"{self.name}: unknown keyword {name!r}{hint}")
         return found
+
+    def _number(self, name: str, text: str) -> float:
+        """The number that a setting is, given as text."""
+        for kind in (int, float):
+            try:
+                return kind(text)
+            except ValueError:
+                pass
+        raise ArgumentError(f"{self.name}: {name} is {text!r}; it must be a number")
+
+    def apart(
+        self, given: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """What is given by position, as inputs and settings. Raises `OperandError` if there is more
+        than the operation takes, or a setting is also among the keywords."""
+        count = len(self.inputs)
+        most = count + len(self.settings)
+        if len(given) > most:
+            takes = ", ".join((*self.inputs, *self.settings)) or "none"
+            raise OperandError(
+                f"{self.name}: {len(given)} arguments by position; it takes at most {most}: {takes}"
+            )
+        settings = dict(zip(self.settings, given[count:], strict=False))
+        for name in settings:
+            if name in keywords:
+                raise OperandError(
+                    f"{self.name}: {name} is given twice, by position and by name; after its "
+                    f"{count} inputs come the settings {', '.join(self.settings)}"
+                )
+        return given[:count], settings
+
+    def check_any(self, inputs: Any) -> None:
+        """Raises `ShapeError` for an operation on any number of arrays that is given none."""
+        if self.variadic and "data" in self.axes and not inputs:
+            raise ShapeError(f"{self.name}: needs at least one array")
 
     def __call__(
         self, *inputs: Any, name: str | None = None, out: Any = None, **keywords: Any
@@ -202,9 +253,10 @@ class Legacy:
         place = None
         if not self.inputs and not any(isinstance(each, _core.Array) for each in inputs):
             inputs, place = self._placed(inputs, keywords, out)
+        self.check_any(inputs)
         if not self.variadic:
-            keywords.update(zip(self.settings, inputs[len(self.inputs) :], strict=False))
-            inputs = inputs[: len(self.inputs)]
+            inputs, settings = self.apart(inputs, keywords)
+            keywords.update(settings)
         count = len(inputs)
         while count < len(self.inputs) and self.inputs[count] in given:
             inputs = (*inputs, given.pop(self.inputs[count]))

@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from gemel.errors import GemelError, SymbolFileError
+from gemel.errors import ArgumentError, GemelError, SymbolFileError, UnknownKeywordError
 from gemel.symbol.node import (
     PLACES,
     VARIABLE,
@@ -193,6 +193,8 @@ class _Reader:
             node.outputs = legacy.outputs(settings)
             if node.graphs:
                 places_of(node)
+        except (UnknownKeywordError, ArgumentError) as error:
+            raise self.fail(f"{where}{error}") from None
         except GemelError as error:
             raise SymbolFileError(f"symbol file {self.source}: {error}") from None
         except (TypeError, KeyError, ValueError) as error:

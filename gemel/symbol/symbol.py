@@ -8,6 +8,7 @@ from typing import Any
 
 from gemel.arrays.archives import appear, contents
 from gemel.errors import (
+    ArgumentError,
     ArrayIndexError,
     SymbolFileError,
     SymbolGivenError,
@@ -120,15 +121,15 @@ class Symbol:
     def infer_shape(self, *shapes: Any, **named: Any) -> tuple[Any, Any, Any]:
         """The shapes of arguments, outputs and auxiliary states, from those of some arguments.
 
-        Raises `ShapeError` if they do not match; returns three None if they do not determine the
-        others.
+        Raises `ShapeError` if they do not match and `UnknownNameError` for an argument that the
+        symbol lacks; returns three None if they do not determine the others.
         """
         found = self.infer_shape_partial(*shapes, **named)
         return found if all(None not in part for part in found) else (None, None, None)
 
     def infer_shape_partial(self, *shapes: Any, **named: Any) -> tuple[Any, Any, Any]:
         """As `infer_shape`; None for each shape that is not known."""
-        given = {**dict(zip(self.list_arguments(), shapes, strict=False)), **named}
+        given = self._by_name("infer_shape", shapes, named)
         known, heads = run.infer(self._heads, {n: s for n, s in given.items() if s is not None})
         return (
             [known.get(name) for name in self.list_arguments()],
@@ -141,13 +142,24 @@ class Symbol:
 
         The others have the first one's, or what their attributes say, or float32.
         """
-        names = self.list_arguments()
-        given = {**dict(zip(names, dtypes, strict=False)), **named}
-        return run.infer_types(
-            self._heads, names, {n: d for n, d in given.items() if d is not None}
-        )
+        given = self._by_name("infer_type", dtypes, named)
+        known = {n: d for n, d in given.items() if d is not None}
+        return run.infer_types(self._heads, self.list_arguments(), known)
 
     infer_type_partial = infer_type
+
+    def _by_name(
+        self, function: str, values: tuple[Any, ...], named: dict[str, Any]
+    ) -> dict[str, Any]:
+        """What is given for arguments, in their order or by name."""
+        names = self.list_arguments()
+        if len(values) > len(names):
+            raise ArgumentError(f"{function}: {len(values)} values for the arguments {names}")
+        known = {*names, *self.list_auxiliary_states()}
+        for name in named:
+            if name not in known:
+                raise unknown_name(f"argument of {function}", name, known)
+        return {**dict(zip(names, values, strict=False)), **named}
 
     # ---- running
 
@@ -351,11 +363,11 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
         data = keywords.pop("data", ())
         whole = inputs[0] if len(inputs) == 1 and isinstance(inputs[0], (list, tuple)) else inputs
         given = [*whole, *data]
+        operation.check_any(given)
         settings = operation.checked(keywords)
     else:
-        count = len(operation.inputs)
-        positional = dict(zip(operation.inputs, inputs, strict=False))
-        extra = dict(zip(operation.settings, inputs[count:], strict=False))
+        first, extra = operation.apart(inputs, keywords)
+        positional = dict(zip(operation.inputs, first, strict=False))
         by_name = {key: keywords.pop(key) for key in operation.inputs if key in keywords}
         settings = operation.checked({**extra, **keywords})
         found = {**positional, **by_name}
