@@ -259,9 +259,36 @@ def test_what_an_updater_cannot_update():
             update(0, grad, weight)
     with pytest.raises(DeviceError, match=r"gradient is on cpu\(0\), the weight on cpu\(1\)"):
         update(0, np.ones(2), np.ones(2, device=cpu(1)))
+    two = [np.ones(2), np.ones(2)]
+    for other in (numpy.ones(2), np.ones(2, device=cpu(1))):
+        for weights, grads in (([np.ones(2), other], two), (two, [np.ones(2), other])):
+            with pytest.raises((OperandError, DeviceError), match=r"the (weight|gradient) is"):
+                update([0, 1], grads, weights)
     for wrong in (b"", b"junk", None):
         with pytest.raises(ParameterFileError, match="set_states"):
             update.set_states(wrong)
+
+
+@pytest.mark.parametrize("name", [*optimizer._BY_NAME])
+def test_states_are_those_of_create_state(name):
+    """More arrays than the rule keeps were updated with those of the next weight."""
+    rule, weights = optimizer.create(name), [np.ones(2), np.ones((2, 2))]
+    wanted = len(rule.create_states(weights[0]))
+    least = hasattr(rule, "momentum")  # momentum without a running step is none
+    for count in {0, 1, 4} - {wanted, *range(least)} if wanted else {4}:
+        states = [tuple(np.zeros_like(w) for _ in range(count)) for w in weights]
+        with pytest.raises(ArgumentError, match="the state of a weight consists of"):
+            rule.update([0, 1], weights, weights, states)
+
+
+def test_states_of_lists_and_of_narrow_weights():
+    rule, weight = optimizer.Adam(multi_precision=True), np.ones(2, dtype="float16")
+    for state in (None, np.ones(2), (np.ones(2),)):
+        with pytest.raises(ArgumentError, match="Adam: with multi_precision the state"):
+            rule.update_multi_precision(0, weight, weight, state)
+    for state in (None, [], weight):
+        with pytest.raises(ArgumentError, match="update: with a list of 1 indices"):
+            rule.update([0], [weight], [weight], state)
 
 
 def test_centered_rmsprop_of_constant_gradients_is_finite():

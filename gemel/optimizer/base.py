@@ -324,6 +324,13 @@ class Optimizer:
         """Separate the states from the float32 copies of the weights, None if there is no copy."""
         masters = [self._has_master(w) for w in weights]
         pairs = list(zip(states, masters, strict=True))
+        for state, has in pairs:
+            if has and not (isinstance(state, (list, tuple)) and len(state) == 2):
+                raise ArgumentError(
+                    f"{type(self).__name__}: with multi_precision the state of a narrow weight is "
+                    "a pair: its float32 copy and the state of that; give what "
+                    "create_state_multi_precision(index, weight) returned"
+                )
         return [s[1] if has else s for s, has in pairs], [s[0] if has else None for s, has in pairs]
 
     def __getstate__(self) -> dict[str, Any]:
@@ -356,7 +363,14 @@ def by_hand(kind: type[Optimizer]) -> bool:
 
 
 def _listed(*values: Any) -> tuple[list[Any], ...]:
-    """Put the values of a single parameter into lists; lists are returned as they are."""
-    if isinstance(values[0], (list, tuple)):
-        return tuple(map(list, values))
-    return tuple([value] for value in values)
+    """Put the values of a single parameter into lists; lists are returned as they are. Raises
+    `ArgumentError` if they are not of the same length."""
+    if not isinstance(values[0], (list, tuple)):
+        return tuple([value] for value in values)
+    count = len(values[0])
+    if not all(isinstance(value, (list, tuple)) and len(value) == count for value in values):
+        raise ArgumentError(
+            f"update: with a list of {count} indices, give lists of {count} weights, gradients and "
+            "states"
+        )
+    return tuple(map(list, values))

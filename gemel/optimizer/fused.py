@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import autograd
 from gemel._core import Array
-from gemel.errors import DTypeError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, GemelError, ShapeError
 from gemel.tracing import updates
 from gemel.tracing.nested import flatten
 
@@ -131,18 +131,37 @@ def _step(
             decay, *rates = scalars[1 + group * width :][:width]
             given = [_wide(next(kept)) for _ in range(size)]
             old = given[0] if has else _wide(weight)
-            new, after = rule.advance(
-                old,
-                grad.astype(old.dtype) * scalars[0],
-                given[has:],
-                tuple(rates),
-                decay if decays[group] else None,
-            )
+            scaled = grad.astype(old.dtype) * scalars[0]
+            moved_by = tuple(rates), decay if decays[group] else None
+            new, after = _advanced(rule, old, scaled, given[has:], *moved_by)
             weights.append(new)
             states += [new, *after] if has else after
         return weights + states
 
     return step
+
+
+def _advanced(
+    rule: Optimizer, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any
+) -> tuple[Any, list[Any]]:
+    """`rule.advance`. Raises `ArgumentError` for states that are not those that the rule keeps."""
+    try:
+        new, after = rule.advance(weight, grad, states, rates, decay)
+    except (IndexError, ValueError) as error:
+        wanted = len(rule.create_states(weight))
+        if isinstance(error, GemelError) or wanted == len(states):
+            raise
+        raise _other_states(rule, states, wanted) from None
+    if len(after) != len(states):
+        raise _other_states(rule, states, len(after))
+    return new, list(after)
+
+
+def _other_states(rule: Optimizer, states: list[Any], wanted: int) -> ArgumentError:
+    return ArgumentError(
+        f"{type(rule).__name__}: the state of a weight consists of {len(states)} arrays, not of "
+        f"{wanted}; give what create_state(index, weight) returned"
+    )
 
 
 def _check(rule: Optimizer, weight: Any, grad: Any) -> None:

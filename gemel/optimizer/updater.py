@@ -37,16 +37,7 @@ class Updater:
             )
         if not indices:
             return
-        for name, array in (("weight", weights[0]), ("gradient", grads[0])):
-            if not isinstance(array, Array):
-                raise OperandError(
-                    f"Updater: the {name} is a {type(array).__name__}; give gemel's arrays"
-                )
-        if weights[0].device != grads[0].device:
-            raise DeviceError(
-                f"Updater: the gradient is on {grads[0].device}, the weight on "
-                f"{weights[0].device}; move one of them with to_device(device)"
-            )
+        _check(weights, grads)
         self.optimizer._set_current_context(weights[0].device.code)
         states = [self.state(i, w) for i, w in zip(indices, weights, strict=True)]
         self.optimizer.update_multi_precision(indices, weights, grads, states)
@@ -117,6 +108,24 @@ class Updater:
         if isinstance(found, tuple):
             found, self.optimizer = found
         self.states, self.waiting, self.masters = found, {}, {}
+
+
+def _check(weights: list[Any], grads: list[Any]) -> None:
+    """Raises `OperandError` for what is no array of gemel's, and `DeviceError` for arrays on
+    several devices."""
+    device = getattr(weights[0], "device", None)
+    for name, arrays in (("weight", weights), ("gradient", grads)):
+        for array in arrays:
+            if not isinstance(array, Array):
+                raise OperandError(
+                    f"Updater: the {name} is a {type(array).__name__}; give gemel's arrays"
+                )
+            if array.device != device:
+                other = "the" if len(weights) == 1 else "the first"
+                raise DeviceError(
+                    f"Updater: the {name} is on {array.device}, {other} weight on {device}; move "
+                    "one of them with to_device(device)"
+                )
 
 
 def get_updater(optimizer: Optimizer) -> Updater:
