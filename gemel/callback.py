@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.errors import ArgumentError
+from gemel.ranges import is_finite
 
 
 def _measured(metric: Any) -> str:
@@ -18,9 +19,9 @@ def _measured(metric: Any) -> str:
 
 
 def _checked(what: str, value: Any) -> Any:
-    """A number of batches. Raises `ArgumentError` unless it is positive."""
-    if not value > 0:
-        raise ArgumentError(f"{what}={value!r} must be positive")
+    """A number of batches or examples. Raises `ArgumentError` unless it is positive."""
+    if not (is_finite(value) and value > 0):
+        raise ArgumentError(f"{what}={value!r} must be positive, and a number")
     return value
 
 
@@ -28,7 +29,7 @@ class Speedometer:
     """Logs samples per second, and the metric, every `frequent` batches."""
 
     def __init__(self, batch_size: int, frequent: int = 50, auto_reset: bool = True) -> None:
-        self.batch_size = batch_size
+        self.batch_size = _checked("Speedometer: batch_size", batch_size)
         self.frequent = _checked("Speedometer: frequent", frequent)
         self.auto_reset = auto_reset
         self._start: float | None = None

@@ -239,15 +239,37 @@ class UnknownKeywordError(GemelError, TypeError):
 
 def unknown_keyword(kind: type, keyword: str) -> UnknownKeywordError:
     """The error for a keyword that no constructor of a class has, suggesting the nearest one."""
-    known: list[str] = []
-    for each in kind.__mro__:
-        code = getattr(each.__dict__.get("__init__"), "__code__", None)
-        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount] if code else ()
-        known += [name for name in names if name not in known]
+    known = _keywords(kind)[0]
     hint = suggestion(keyword, known)
     return UnknownKeywordError(
         f"{kind.__name__} takes no keyword {keyword!r}{hint} (it takes {', '.join(known)})"
     )
+
+
+def check_keywords(kind: type, given: Iterable[str]) -> None:
+    """Raise `UnknownKeywordError` for keywords that no constructor of a class has."""
+    known, others = _keywords(kind)
+    for keyword in given:
+        if keyword not in known and not others:
+            raise unknown_keyword(kind, keyword)
+
+
+def _keywords(kind: type) -> tuple[list[str], bool]:
+    """The keywords of a class and, as far as its constructor passes others on, of its bases; and
+    whether it takes any others."""
+    known: list[str] = []
+    others = True
+    for each in kind.__mro__:
+        code = getattr(each.__dict__.get("__init__"), "__code__", None)
+        if code is not None and others:
+            names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+            known += [name for name in names if name not in known]
+            others = bool(code.co_flags & _TAKES_OTHERS)
+    return known, others
+
+
+#: The flag of functions with a parameter like ``**settings`` (`inspect.CO_VARKEYWORDS`).
+_TAKES_OTHERS = 0x08
 
 
 def check_class(name: str, value: object) -> None:

@@ -20,6 +20,7 @@ from gemel.errors import (
     ShapeError,
     UnknownNameError,
     check_class,
+    check_keywords,
     unknown_name,
 )
 from gemel.ranges import check_number
@@ -53,6 +54,11 @@ class Initializer:
 
     _kwargs: dict[str, Any] = {}  # noqa: RUF012 -- replaced, never changed
 
+    def __new__(cls, *arguments: Any, **settings: Any) -> Any:
+        """Check the keywords before `__init__` gets them."""
+        check_keywords(cls, settings)
+        return super().__new__(cls)
+
     def __init__(self, **kwargs: Any) -> None:
         self._kwargs = kwargs
 
@@ -64,14 +70,14 @@ class Initializer:
                 f"and the array, not {name!r} and {array!r}"
             )
         own = name.attrs.get("__init__") if isinstance(name, InitDesc) else None
-        if own:
-            create(own)._init_weight(name, array)
-            return
-        for endings, fill in _FILLS:
-            if name.endswith(endings):
-                getattr(self, fill)(name, array)
-                return
-        self._init_default(name, array)
+        fill = next((fill for endings, fill in _FILLS if name.endswith(endings)), "_init_default")
+        filling, fill = (create(own), "_init_weight") if own else (self, fill)
+        found = getattr(filling, fill)(name, array)
+        if found is not None and found is not array:
+            raise ArgumentError(
+                f"{type(filling).__name__}.{fill} returned a {type(found).__name__}; it must fill "
+                f"the array that it is given, in place: array[...] = values"
+            )
 
     def _init_weight(self, name: str, array: ndarray) -> None:
         raise NotImplementedError(f"{type(self).__name__} does not define how to fill {name}")

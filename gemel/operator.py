@@ -12,7 +12,7 @@ from typing import Any
 from gemel import np
 from gemel.autograd import Function, is_training
 from gemel.dtype import as_dtype
-from gemel.errors import ArgumentError, PythonGivenError, unknown_name
+from gemel.errors import ArgumentError, OperandError, PythonGivenError, check_class, unknown_name
 from gemel.ir.current import current_trace
 from gemel.legacy.declare import TABLE, Legacy, known
 from gemel.spec import Spec
@@ -80,9 +80,15 @@ class CustomOpProp:
 
 
 def register(reg_name: str) -> Callable[[Any], Any]:
-    """A decorator that registers a class of properties under this name."""
+    """A decorator that registers a class of properties under this name. Raises `OperandError` for
+    what is no name."""
+    if not isinstance(reg_name, str):
+        raise OperandError(
+            f"operator.register: {reg_name!r} is no name; write @operator.register('my_op')"
+        )
 
     def decorate(prop: Any) -> Any:
+        check_class("operator.register(name)", prop)
         _registered[reg_name] = prop
         return prop
 
@@ -145,7 +151,7 @@ def custom(*inputs: Any, op_type: str, name: str | None = None, **keywords: Any)
     arrays = {k: v for k, v in keywords.items() if isinstance(v, (np.ndarray, Symbol))}
     settings = {k: text_of(v) for k, v in keywords.items() if k not in arrays and v is not None}
     prop = _properties(op_type, **settings)
-    names = [*prop.list_arguments(), *prop.list_auxiliary_states()]
+    names = [*_names(prop, "list_arguments"), *_names(prop, "list_auxiliary_states")]
     given = _given(op_type, names, inputs, arrays)
     if not any(isinstance(each, Symbol) for each in given.values()):
         if current_trace() is not None:
@@ -185,10 +191,21 @@ def _check(op_type: str, names: list[str], given: dict[str, Any]) -> None:
             raise ArgumentError(f"{op_type}: {name} is a {kind}; give an array of gemel")
 
 
+def _names(prop: CustomOpProp, method: str) -> list[str]:
+    """The names that `list_arguments`, `list_outputs` or `list_auxiliary_states` returns. Raises
+    `ArgumentError` for anything else."""
+    found = getattr(prop, method)()
+    if not isinstance(found, (list, tuple)) or not all(isinstance(each, str) for each in found):
+        raise ArgumentError(
+            f"{type(prop).__name__}.{method} gave {found!r}; it must give a list of names"
+        )
+    return list(found)
+
+
 def _of_outputs(prop: CustomOpProp, infer: Callable[[Any], Any], given: list[Any]) -> list[Any]:
     """The shapes or dtypes of the outputs, from `infer_shape` or `infer_type`. Raises
     `ArgumentError`."""
-    found, count = infer(given), len(prop.list_outputs())
+    count, found = len(_names(prop, "list_outputs")), infer(given)
     if not isinstance(found, (list, tuple)) or len(found) < 2 or len(found[1]) != count:
         raise ArgumentError(
             f"{type(prop).__name__}.{infer.__name__} gave {found!r}; it must give a list for the "
@@ -208,7 +225,7 @@ def _symbol(
 ) -> Symbol:
     inputs = [given[each] if each in given else var(f"{name}_{each}") for each in names]
     heads = [head for each in inputs for head in each._heads]
-    count = len(prop.list_outputs())
+    count = len(_names(prop, "list_outputs"))
     node = SymbolNode("Custom", name, attributed(settings), heads, count)
     return Symbol((node, index) for index in range(count))
 
@@ -224,7 +241,7 @@ class _Custom(Legacy):
 
     def outputs(self, settings: dict[str, Any]) -> int:
         """The number of outputs that the properties name."""
-        return len(_properties(**settings).list_outputs())
+        return len(_names(_properties(**settings), "list_outputs"))
 
     def follows(
         self, inputs: list[tuple[int, ...] | None], settings: dict[str, Any]

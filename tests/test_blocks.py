@@ -708,6 +708,16 @@ def test_registered_initializers() -> None:
     assert net.bias.data().tolist() == [7], "in a network names decide nothing"
 
 
+def test_an_initializer_fills_the_array() -> None:
+    class Returns(init.Initializer):
+        def _init_weight(self, name: str, array: Any) -> Any:
+            return np.ones(array.shape)
+
+    net = nn.Dense(2, in_units=3, weight_initializer=Returns())
+    with pytest.raises(ArgumentError, match=r"Returns\._init_weight returned a ndarray"):
+        net.initialize()
+
+
 def test_an_initializer_may_be_called_itself() -> None:
     class Noted(init.Initializer):
         def __call__(self, name: str, array: Any) -> None:

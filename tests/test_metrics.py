@@ -6,8 +6,15 @@ import numpy
 import pytest
 from gates import reader
 
-from gemel import autograd, cpu, gluon, metric, nd, np
-from gemel.errors import ArgumentError, AxisError, OperandError, ShapeError, UnknownNameError
+from gemel import autograd, cpu, gluon, init, metric, nd, np
+from gemel.errors import (
+    ArgumentError,
+    AxisError,
+    OperandError,
+    ShapeError,
+    UnknownKeywordError,
+    UnknownNameError,
+)
 
 random = numpy.random.RandomState(11)
 
@@ -410,3 +417,27 @@ def test_bad_input():
         metric.create({"axis": 1})
     with pytest.raises(UnknownNameError):
         metric.F1(average="makro")
+    for make, setting in (
+        (metric.F1, "threshold"),
+        (metric.Fbeta, "beta"),
+        (metric.BinaryAccuracy, "threshold"),
+        (metric.MeanCosineSimilarity, "eps"),
+        (metric.CrossEntropy, "eps"),
+    ):
+        with pytest.raises(ArgumentError, match=f"{make.__name__}: {setting} is 'a'"):
+            make(**{setting: "a"})
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: metric.Accuracy(axes=1), "Accuracy takes no keyword 'axes'; did you mean 'axis'"),
+        (lambda: metric.create("f1", averages=None), "F1 takes no keyword 'averages'"),
+        (lambda: metric.Perplexity(eps=1), "Perplexity takes no keyword 'eps'"),
+        (lambda: init.Normal(sigmo=1), r"Normal takes no .* mean 'sigma'\? \(it takes sigma\)"),
+        (lambda: init.create("xavier", magnitud=1), "did you mean 'magnitude'"),
+    ],
+)
+def test_unknown_keywords(make, message):
+    with pytest.raises(UnknownKeywordError, match=message):
+        make()

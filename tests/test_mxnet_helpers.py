@@ -19,6 +19,7 @@ from gemel.errors import (
     DeviceError,
     GemelError,
     GradientError,
+    OperandError,
     ParameterFileError,
     ShapeError,
     TraceError,
@@ -246,6 +247,9 @@ def test_wrong_inputs_of_custom_operations(inputs: Any, named: Any, message: str
         ("infer_shape", ([(2,)], [(2,), (2,)]), "one for the 1 outputs"),
         ("infer_type", (["float32"], []), "infer_type gave"),
         ("create_operator", None, "create_operator gave a NoneType"),
+        ("list_outputs", None, "list_outputs gave None; it must give a list of names"),
+        ("list_arguments", "data", "list_arguments gave 'data'"),
+        ("list_auxiliary_states", [1], r"list_auxiliary_states gave \[1\]"),
     ],
 )
 def test_wrong_properties_of_custom_operations(method: str, given: Any, message: str) -> None:
@@ -256,6 +260,13 @@ def test_wrong_properties_of_custom_operations(method: str, given: Any, message:
     mx.operator.register("wrong in test")(type("Wrong", (ScaledProp,), {method: found}))
     with pytest.raises(ArgumentError, match=message):
         mx.nd.Custom(np.ones(2), op_type="wrong in test")
+
+
+def test_operations_are_registered_as_classes_by_name() -> None:
+    with pytest.raises(OperandError, match=r"operator.register: 5 is no name"):
+        mx.operator.register(5)  # type: ignore[arg-type]
+    with pytest.raises(OperandError, match="is for a class, not for 5"):
+        mx.operator.register("wrong in test")(5)
 
 
 @mx.operator.register("labelled in test")
@@ -431,6 +442,8 @@ def test_casts_that_are_not_allowed() -> None:
     "call",
     [
         lambda: mx.callback.Speedometer(4, 0),
+        lambda: mx.callback.Speedometer(4, frequent="b"),
+        lambda: mx.callback.Speedometer("a"),
         lambda: mx.callback.ProgressBar(0),
         lambda: mx.callback.log_train_metric(-1),
     ],

@@ -6,7 +6,14 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from gemel import autograd, np
 from gemel.device import cpu
-from gemel.errors import ArgumentError, OperandError, ShapeError, check_class, unknown_name
+from gemel.errors import (
+    ArgumentError,
+    OperandError,
+    ShapeError,
+    check_class,
+    check_keywords,
+    unknown_name,
+)
 from gemel.extent import NUMBER
 from gemel.lists import as_list
 from gemel.np import ndarray
@@ -67,6 +74,11 @@ class EvalMetric:
     num_inst: Any
     global_sum_metric: Any
     global_num_inst: Any
+
+    def __new__(cls, *arguments: Any, **settings: Any) -> Any:
+        """Check the keywords before `__init__` gets them."""
+        check_keywords(cls, settings)
+        return super().__new__(cls)
 
     def __init__(
         self,

@@ -16,7 +16,7 @@ from gemel.gluon.metric.base import (
     settled,
 )
 from gemel.np import ndarray
-from gemel.ranges import counted
+from gemel.ranges import check_number, counted
 from gemel.spec import normalize_axis
 
 
@@ -97,6 +97,7 @@ class BinaryAccuracy(EvalMetric):
         threshold: float = 0.5,
     ) -> None:
         super().__init__(name, output_names, label_names)
+        _check_threshold(self, threshold)
         self.threshold = threshold
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
@@ -104,6 +105,12 @@ class BinaryAccuracy(EvalMetric):
         label, pred = label.ravel(), _above(pred, self.threshold).ravel()
         check_label_shapes(label, pred, shape=True)
         return (pred == (label == 1)).sum(), label.size
+
+
+def _check_threshold(metric: EvalMetric, threshold: Any) -> None:
+    """Raises `ArgumentError` for what is neither a number nor an array of one for each class."""
+    if not (hasattr(threshold, "shape") or isinstance(threshold, (list, tuple))):
+        check_number(type(metric).__name__, "threshold", threshold)
 
 
 def _above(pred: ndarray, threshold: Any) -> ndarray:
@@ -137,6 +144,7 @@ class _Counting(EvalMetric):
             raise unknown_name("class_type", class_type, known)
         if average not in ("macro", "micro", None):
             raise unknown_name("average", average, ("macro", "micro"))
+        _check_threshold(self, threshold)
         self.class_type = class_type
         self.threshold = threshold
         self.average = average
@@ -226,6 +234,7 @@ class Fbeta(_Counting):
         threshold: float = 0.5,
         average: str | None = "micro",
     ) -> None:
+        check_number(type(self).__name__, "beta", beta)
         self.beta = beta
         super().__init__(name, output_names, label_names, class_type, threshold, average)
 
@@ -356,6 +365,7 @@ class CrossEntropy(EvalMetric):
         from_logits: bool = False,
     ) -> None:
         super().__init__(name, output_names, label_names)
+        check_number(type(self).__name__, "eps", eps)
         self.eps = eps
         self.ignore_label = ignore_label
         self.axis = axis

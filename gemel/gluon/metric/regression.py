@@ -8,6 +8,7 @@ from gemel import np
 from gemel.errors import ShapeError, unknown_name
 from gemel.gluon.metric.base import EvalMetric, alias, check_label_shapes, pairs, register, settled
 from gemel.np import ndarray
+from gemel.ranges import check_number
 
 
 class _Difference(EvalMetric):
@@ -99,6 +100,7 @@ class MeanCosineSimilarity(EvalMetric):
         eps: float = 1e-8,
     ) -> None:
         super().__init__(name, output_names, label_names)
+        check_number(type(self).__name__, "eps", eps)
         self.eps = eps
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
