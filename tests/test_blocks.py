@@ -24,7 +24,7 @@ from gemel.errors import (
     UnknownKeywordError,
     UnknownNameError,
 )
-from gemel.gluon import Parameter, nn
+from gemel.gluon import Parameter, SymbolBlock, nn
 from gemel.gluon.block import BlockError
 from gemel.gluon.structure import and_around
 
@@ -232,6 +232,17 @@ def test_a_copy_before_its_shapes_are_known() -> None:
     assert other(np.ones((1, 3))).tolist() == [[3, 3]]
     assert net.weight.shape == (2, -1)
     assert net(np.ones((1, 4))).tolist() == [[4, 4]]
+
+
+@pytest.mark.parametrize("way", [copy.deepcopy, lambda net: pickle.loads(pickle.dumps(net))])
+def test_a_copy_of_a_called_block_can_be_saved(way: Any, tmp_path: Any) -> None:
+    net = nn.Dense(2)
+    net.initialize()
+    net.hybridize()
+    x = np.ones((2, 3))
+    expected = net(x).tolist()
+    symbol, parameters = way(way(net)).export(tmp_path / "net")
+    assert SymbolBlock.imports(symbol, ["data"], parameters)(x).tolist() == expected
 
 
 # ---- hooks

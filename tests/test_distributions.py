@@ -11,7 +11,7 @@ from scipy import special, stats
 
 import gemel
 from gemel import autograd, np, npx
-from gemel.errors import DTypeError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, ShapeError
 
 COUNT = 50_000
 LIFT = numpy.exp(0.3)
@@ -386,6 +386,20 @@ def test_bad_arguments() -> None:
         np.random.randint(3, 3)
     with pytest.raises(ValueError, match="low must be below high"):
         np.random.randint(np.array([1, 2]), np.array([2, 2])).asnumpy()
+    large = np.array([2**63], dtype="uint64")
+    for low, high, dtype in (
+        (300, [310], "int8"),
+        (0, [129], "int8"),
+        ([-1], 3, "uint8"),
+        ([-1], 3, "uint64"),
+        (0, large, "int32"),
+    ):
+        with pytest.raises(ArgumentError, match=f"randint: .*, and {dtype} must hold the numbers"):
+            np.random.randint(low, high, dtype=dtype).asnumpy()
+    assert np.random.randint([127], [128], dtype="int8").tolist() == [127]
+    assert np.random.randint([255], 256, dtype="uint8").tolist() == [255]
+    with pytest.raises(ArgumentError, match="the bound 18446744073709551616, next to a bound"):
+        np.random.randint(np.array([3], dtype="uint64"), 2**64, dtype="uint64")
     with pytest.raises(TypeError, match="did you mean 'scale'"):
         np.random.normal(scal=2)
     with pytest.raises(TypeError, match="given twice"):

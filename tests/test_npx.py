@@ -425,6 +425,16 @@ def test_arrays_of_wrong_shapes_are_named(name: str) -> None:
         WRONG[name]()
 
 
+def test_windows_in_arrays() -> None:
+    x = np.ones((1, 1, 4, 4))
+    with pytest.raises(ShapeError, match=r"pooling: kernel .* must be whole"):
+        npx.pooling(x, kernel=np.array([2, 2]))
+    assert npx.pooling(x, kernel=numpy.array([2, 2]), stride=numpy.array([2, 2])).shape[2:] == (
+        2,
+        2,
+    )
+
+
 @pytest.mark.parametrize(
     ("call", "given"),
     [

@@ -171,14 +171,16 @@ class Block(Files):
         return bool(own) or any(child._has_hooks for child in self._children.values())
 
     def __getstate__(self) -> dict[str, Any]:
-        # Programs are not copied: a copy compiles its own.
+        # Programs are not copied: a copy compiles its own, for the same kind of arguments.
         registries = {"_children": dict(self._children), "_reg_params": dict(self._reg_params)}
-        own = {} if self._own.precision is None else {"_precision": self._own.precision}
-        return {**self.__dict__, **registries, **own}
+        own = {"_precision": self._own.precision, "_last": self._own.last_call()}
+        kept = {name: value for name, value in own.items() if value is not None}
+        return {**self.__dict__, **registries, **kept}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self._own = Internals()
         self._own.precision = state.pop("_precision", None)
+        self._own.last = state.pop("_last", None)
         children, parameters = state["_children"], state["_reg_params"]
         found = {"_children": Children(self), "_reg_params": BlockParameters(self)}
         self.__dict__.update({**state, **found})

@@ -221,14 +221,14 @@ class HybridBlock(Block):
     def _forget(self) -> None:
         """Discard the program, because structure, parameters or hooks have changed."""
         if self._own.compiled is not None:
-            self._own.last = self._own.compiled.last() or self._own.last
+            self._own.last = self._own.last_call()
         self._own.compiled = self._own.program = None
 
     def _last_call(self, what: str) -> Any:
         """The kind of arguments of the last call of the block's program, for which `what` writes
         it. Raises `ExportError`, which says why there is no program."""
         own = self._own
-        last = (own.compiled and own.compiled.last()) or own.last
+        last = own.last_call()
         if last is not None:
             return last
         name = self.name or type(self).__name__

@@ -65,6 +65,10 @@ class Internals:
         self.in_parts: bool | None = None
         self.precision: Any = None
 
+    def last_call(self) -> Any:
+        """The kind of arguments of the last call of the block's program; None before the first."""
+        return (self.compiled and self.compiled.last()) or self.last
+
     def version(self) -> Any:
         """The current `state`: a program that ran the block is valid while it stays the same."""
         if self.state is None:

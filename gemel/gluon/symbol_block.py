@@ -92,7 +92,7 @@ def _kind_of(block: Any, structure: Any, heads: list[Any], called: bool) -> Argu
     specs, own = infer(heads, {})[1], block._own
     last: Arguments | None = None
     if called:
-        last = (own.compiled and own.compiled.last()) or own.last
+        last = own.last_call()
     if None not in specs:
         return Arguments(structure, specs, [], last is None or last.is_nd)
     if last is None:

@@ -31,7 +31,7 @@ def per_axis(name: str, what: str, value: Any, axes: int, default: int) -> tuple
     Raises `ShapeError`.
     """
     value = static(value, name, what)
-    if value is None or value == ():
+    if value is None or (isinstance(value, tuple) and not value):
         return (default,) * axes
     found = value if isinstance(value, tuple) else (value,) * axes
     if len(found) != axes:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.device import Device, beside
-from gemel.dtype import DType, as_dtype, check_held, default_float, float32, float64, int64
+from gemel.dtype import DType, as_dtype, check_held, default_float, float32, float64, int64, limits
 from gemel.errors import ArgumentError, DTypeError, GemelError, ShapeError, name_call, suggestion
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.keywords import check_target, fits
@@ -288,14 +288,33 @@ def _whole_numbers(
             check_bounds("randint", low, high, chosen)
             low, high = _in_64_bits(low), _in_64_bits(high)
         else:
-            low, high = operand(low), operand(high)
-            if low.dtype.kind not in "iu" or high.dtype.kind not in "iu":
-                raise DTypeError(f"randint: bounds {low.dtype} and {high.dtype} must be integers")
-            below = low < high
-            low, high = cast(low, dtype=int64), cast(high, dtype=int64)
-            high = required(high + 0 * low, below, message="randint: low must be below high")
+            low, high = _bounds(low, high, chosen)
         shape = shape_of("randint", size, (low, high))
         return delivered("randint", drawn(randint, low, high, shape=shape, dtype=chosen), out)
+
+
+def _bounds(low: Any, high: Any, dtype: DType) -> tuple[Any, Any]:
+    """Bounds that are arrays, in int64. Raises `ArgumentError` and `DTypeError`; the values are
+    checked when the result is waited for."""
+    for bound in (low, high):
+        if type(bound) is int and not -(2**63) <= bound < 2**64:
+            raise ArgumentError(
+                f"randint: the bound {bound}, next to a bound that is an array, does not fit into "
+                "64 bits; give both as numbers"
+            )
+    first, second = operand(low), operand(high)
+    if first.dtype.kind not in "iu" or second.dtype.kind not in "iu":
+        raise DTypeError(f"randint: bounds {first.dtype} and {second.dtype} must be integers")
+    holds = first < second
+    low, high = cast(first, dtype=int64), cast(second, dtype=int64)
+    least, most = limits(dtype)
+    if dtype.digits < int64.digits:
+        # Bounds of uint64 that int64 lacks became negative, and are not below each other.
+        holds = holds & (low < high) & (low >= least) & (high <= most + 1)
+    elif least == 0 and first.dtype.kind == "i":
+        holds = holds & (low >= 0)
+    message = f"randint: low must be below high, and {dtype} must hold the numbers between them"
+    return low, required(high + 0 * low, holds, message=message)
 
 
 def _in_64_bits(bound: int) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import maximum, minimum
 from gemel.ir.declare import composite
+from gemel.ir.keywords import static
 from gemel.ir.public import Array
 from gemel.ops import elementwise
 from gemel.ops.convolution import per_axis
@@ -172,7 +173,8 @@ def _(
     ):
         if value not in known:
             raise unknown_name(f"{what} of pooling", value, known)
-    if not global_pool and kernel in (None, ()):
+    kernel = static(kernel, "pooling", "kernel")
+    if not global_pool and (kernel is None or (isinstance(kernel, tuple) and not kernel)):
         raise ShapeError("pooling: needs a kernel, or global_pool=True")
     every = last and not global_pool
     data = beside(data) if every else channels_first(data, last)
