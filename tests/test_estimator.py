@@ -191,6 +191,9 @@ def test_checkpoints(tmp_path: Path) -> None:
     run("best", 2, one, save_best=True, monitor=one.train_metrics[1], mode="min")
     wanted = [*both("best", "epoch0batch4", "epoch1batch8"), "m-symbol.json"]
     assert names(tmp_path / "best") == wanted
+    x, stem = np.ones((2, 4)), str(tmp_path / "best" / "m")
+    read = gluon.SymbolBlock.imports(f"{stem}-symbol.json", ["data"], f"{stem}-epoch1batch8.params")
+    assert read(x).tolist() == one.net(x).tolist()
     # A resumed run gives the same as one that was never interrupted.
     whole, again = run("each", 5, resume_from_checkpoint=False), made()
     run("again", 3), run("again", 5, again, resume_from_checkpoint=True)

@@ -65,6 +65,18 @@ def export(block: HybridBlock, path: Any, epoch: int = 0) -> tuple[str, str]:
     return names
 
 
+def export_symbol(block: HybridBlock, path: Any) -> None:
+    """Write ``PATH-symbol.json`` alone, for the files of `save_parameters`: its parameters are
+    named by their places in the block, ``0.weight``."""
+    program = traced(block)
+    tell_limits(block, program, 2)
+    places = {p.name: place for place, p in reversed(block.collect_params().items())}
+    for node in nodes_of(program.heads):
+        if node.is_variable:
+            node.name = places.get(node.name, node.name)
+    appear(f"{os.fspath(path)}-symbol.json", [json.written(program.heads).encode()])
+
+
 def composed(block: Any, arguments: tuple[Any, ...], function: Any = None) -> Any:
     """Apply a block (or a `function` of it) to symbols, which may be in lists. Returns a symbol
     over theirs and the block's parameters, or such symbols with the nesting of the results."""
@@ -276,4 +288,4 @@ def _number(text: str) -> float:
     return float(value) if isinstance(value, (int, float)) else 1.0
 
 
-__all__ = ["SymbolBlock", "composed", "export", "traced"]
+__all__ = ["SymbolBlock", "composed", "export", "export_symbol", "traced"]

@@ -14,7 +14,7 @@ from typing import Any
 
 from gemel.errors import GemelError, unknown_name
 from gemel.gluon.fitting import values_of
-from gemel.gluon.hybrid import HybridBlock
+from gemel.gluon.hybrid import HybridBlock, symbol_block
 from gemel.gluon.metric import CompositeEvalMetric, EvalMetric, Loss
 from gemel.lists import as_list
 from gemel.ranges import check_number, counted
@@ -363,9 +363,10 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
 class CheckpointHandler(_Periodic):
     """Writes ``PREFIX-epochEbatchB.params`` and ``.states`` into a folder, the newest few.
 
-    A compiled network's ``PREFIX-symbol.json`` is written once. `save_best` writes
-    ``PREFIX-best...`` when the metric `monitor` improves. With `resume_from_checkpoint` the
-    training resumes from the newest file.
+    A compiled network's ``PREFIX-symbol.json`` is written once; `SymbolBlock.imports` reads it with
+    any of the ``.params``. `save_best` writes ``PREFIX-best...`` when the metric `monitor`
+    improves. With `resume_from_checkpoint` the training resumes from the newest file; the data are
+    begun anew, also if that was saved in the middle of an epoch.
     """
 
     def __init__(
@@ -448,7 +449,7 @@ class CheckpointHandler(_Periodic):
             and net._active
             and not Path(f"{path}-symbol.json").exists()
         ):
-            Path(net.export(path)[1]).unlink()  # the parameters are written next
+            symbol_block().export_symbol(net, path)
         net.save_parameters(f"{path}-{name}.params")
         estimator.trainer.save_states(f"{path}-{name}.states")
         if self.verbose:
