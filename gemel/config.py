@@ -267,3 +267,11 @@ def describe() -> str:
         default = "" if each.default == "" else f" ({each.default})"
         lines.append(f"{each.name:26}{each.doc}{choices}{default}")
     return "\n".join(lines)
+
+
+def threads_of_share(processes: int) -> int:
+    """The GEMEL_WORKERS of each of so many processes that share this machine: its part of the
+    cores, but at least one besides the program's thread, so that work continues while that
+    waits."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return max(1, (cores or 1) // processes - 1)

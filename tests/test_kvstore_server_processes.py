@@ -137,8 +137,8 @@ SERVERS = ("launch", "--servers", "1")
 SERVE = ("serve", "--workers", "1")
 REFUSED = [
     ((*SERVERS, "absent.py"), "MissingFileError: launch: there is no file absent.py"),
-    ((*SERVERS, "--workers", "0", __file__), "1 servers and 0 workers"),
-    ((*SERVERS, "--restarts", "-1", __file__), "-1 restarts"),
+    ((*SERVERS, "--workers", "0", __file__), "1 servers and 0 workers; give --servers 1 and -n 1"),
+    ((*SERVERS, "--restarts", "-1", __file__), "-1 restarts of each process; give --restarts 0"),
     ((*SERVERS, "--reach", "nan", __file__), "the limit reach is nan; it must be more than 0"),
     ((*SERVERS, "--timeout", "3", __file__), "--timeout 3 is for workers over MPI"),
     (("launch", "--engine", "ray", "-n", "1", __file__), "--engine ray starts servers"),
@@ -152,6 +152,7 @@ REFUSED = [
     ),
     ((*SERVE, "--port", "70000"), "WorldError: kvstore: there is no port 70000"),
     ((*SERVE, "--port", "-1"), "there is no port -1"),
+    (("serve", "--workers", "0"), "a server for 0 workers; give --workers 1 to 65536"),
     ((*SERVE, "--log-bytes", "0"), "after 0 bytes of log"),
     ((*SERVE, "--folder", __file__), "JournalError: .*the journal's folder cannot be created"),
 ]
@@ -174,6 +175,32 @@ def test_wrong_use_is_refused_before_anything_starts(
         signal.signal(signal.SIGTERM, handler)
     assert status == 2
     assert re.search(said, capsys.readouterr().err)
+
+
+@pytest.mark.parametrize("spares", [0, 1])
+@pytest.mark.parametrize(
+    ("own", "cores", "threads"), [(None, 12, "3"), (None, 2, "1"), ("7", 12, "7")]
+)
+def test_processes_of_a_machine_share_its_cores(
+    own: str | None,
+    cores: int,
+    threads: str,
+    spares: int,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("GEMEL_WORKERS", raising=False)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda process: range(cores))
+    if own is not None:
+        monkeypatch.setenv("GEMEL_WORKERS", own)
+    script = tmp_path / "script.py"
+    script.write_text("import os\nprint(os.environ['GEMEL_WORKERS'])")
+    place = LocalPlace(spares, workers=3)
+    if spares:
+        ready(place)
+    process = place.start("worker 0", ["{python}", str(script)], {}, True)
+    assert process.line(30) == threads and ended(process) == 0
+    place.close()
 
 
 def test_fewer_than_no_spare_processes() -> None:

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from threading import Thread
 
+from gemel import config
 from gemel.errors import MissingFileError, WorkersError
 
 #: Programs that start processes, by preference: next to this Python, then on the path.
@@ -120,9 +121,7 @@ def _starter() -> str:
 def _environment(workers: int, timeout: float | None) -> dict[str, str]:
     """The workers' environment; `workers` share a machine, so each gets its part of the cores."""
     found = dict(os.environ)
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    # At least one besides the program's thread, so that work continues while the program waits.
-    found.setdefault("GEMEL_WORKERS", str(max(1, (cores or 1) // workers - 1)))
+    found.setdefault(config.WORKERS.name, str(config.threads_of_share(workers)))
     # A worker that waits in MPI leaves the core to those that compute.
     found.setdefault("OMPI_MCA_mpi_yield_when_idle", "1")
     if timeout is not None:

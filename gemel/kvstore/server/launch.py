@@ -45,11 +45,16 @@ class Job:
 
     def __post_init__(self) -> None:
         if self.servers < 1 or self.workers < 1:
-            raise WorkersError(f"launch: {self.servers} servers and {self.workers} workers")
+            raise WorkersError(
+                f"launch: {self.servers} servers and {self.workers} workers; give --servers 1 and "
+                "-n 1 or more"
+            )
         if self.restarts < 0:
-            raise WorkersError(f"launch: {self.restarts} restarts of each process")
+            raise WorkersError(
+                f"launch: {self.restarts} restarts of each process; give --restarts 0 or more"
+            )
         if self.spares < 0:
-            raise WorkersError(f"launch: {self.spares} spare processes")
+            raise WorkersError(f"launch: {self.spares} spare processes; give --spares 0 or more")
 
 
 class Process(Protocol):
@@ -218,7 +223,7 @@ def launch(job: Job, engine: str = "local") -> int:
         from gemel.kvstore.server.ray import RayPlace  # it imports this module
 
         return Launcher(job, RayPlace(job.servers + job.workers)).run()
-    return Launcher(job, LocalPlace(job.spares)).run()
+    return Launcher(job, LocalPlace(job.spares, job.workers)).run()
 
 
 __all__ = ["Job", "Launcher", "LocalPlace", "Place", "Process", "Slot", "launch"]

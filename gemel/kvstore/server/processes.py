@@ -12,8 +12,10 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import IO
+
+from gemel import config
 
 #: Spares are made after this many seconds without a start, because other starts matter more.
 REST = 1.0
@@ -83,13 +85,16 @@ class Spare:
     `inside` is the start of a command that runs it, for example to enter a namespace.
     """
 
-    def __init__(self, inside: Sequence[str] = ()) -> None:
+    def __init__(
+        self, inside: Sequence[str] = (), environment: Mapping[str, str] | None = None
+    ) -> None:
         self._channel, theirs = socket.socketpair()
         self._ready = False
         with theirs:
             number = theirs.fileno()
             self._child = subprocess.Popen(
                 [*inside, sys.executable, *SPARE, str(number)],
+                env={**os.environ, **(environment or {})},
                 pass_fds=(number,),
                 preexec_fn=_tie,
             )
@@ -131,10 +136,17 @@ class Spare:
 
 
 class LocalPlace:
-    """Processes of this machine; `spares` idle ones are kept to replace those that die."""
+    """Processes of this machine; `spares` idle ones are kept to replace those that die.
 
-    def __init__(self, spares: int = 0) -> None:
+    If `workers` of them compute at the same time, each gets its part of the cores.
+    """
+
+    def __init__(self, spares: int = 0, workers: int = 0) -> None:
         self._wanted = spares
+        #: Also that of spare processes, whose engine has started before they are told what to run.
+        self._shared: dict[str, str] = {}
+        if workers and config.WORKERS.name not in os.environ:
+            self._shared[config.WORKERS.name] = str(config.threads_of_share(workers))
         self._spares: list[Spare] = []
         self._rest = 0.0
 
@@ -151,13 +163,13 @@ class LocalPlace:
                 if spare.alive:
                     return spare.become(command, environment, printed)
             spare.close()
-        return start_process(command, environment, printed)
+        return start_process(command, {**self._shared, **environment}, printed)
 
     def tend(self) -> None:
         """Start missing spare processes, one at a time."""
         waiting = self._spares and not self._spares[-1].ready
         if len(self._spares) < self._wanted and not waiting and time.monotonic() > self._rest:
-            self._spares.append(Spare())
+            self._spares.append(Spare(environment=self._shared))
 
     @property
     def ready(self) -> bool:

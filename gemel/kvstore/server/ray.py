@@ -11,6 +11,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from gemel import config
 from gemel.errors import WorkersError
 from gemel.kvstore.server.launch import Process
 from gemel.kvstore.server.processes import LocalProcess, start_process
@@ -49,7 +50,13 @@ class RayPlace:
         """Start a process by the actor of this name, or by a new actor if there is none."""
         actor = self._placed(slot)
         path = os.environ.get("PYTHONPATH", "")
-        given = {**environment, **({"PYTHONPATH": path} if path else {})}
+        # Each process has one CPU, whatever else its machine has.
+        threads = os.environ.get(config.WORKERS.name, "1")
+        given = {
+            config.WORKERS.name: threads,
+            **environment,
+            **({"PYTHONPATH": path} if path else {}),
+        }
         try:
             self._ray.get(actor.start.remote(list(command), given, printed), timeout=60)
         except self._ray.exceptions.RayError as error:

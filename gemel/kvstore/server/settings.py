@@ -61,7 +61,9 @@ class ServerSettings:
         if self.rule not in RULES:
             raise unknown_name("rule for workers that die", self.rule, RULES)
         if not 0 < self.workers <= 1 << 16:
-            raise WorldError(f"kvstore: a server for {self.workers} workers")
+            raise WorldError(
+                f"kvstore: a server for {self.workers} workers; give --workers 1 to {1 << 16}"
+            )
         if not 0 <= self.port < 1 << 16:
             raise WorldError(
                 f"kvstore: there is no port {self.port}; use 1 to 65535, or 0 for any free port"
