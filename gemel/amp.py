@@ -25,7 +25,6 @@ from gemel.ir.late import load
 from gemel.ir.methods import REGISTRY
 from gemel.ir.op import Op
 from gemel.ir.precision import LOW, WIDE, WIDEST, Precision, scope
-from gemel.kvstore import KVStore
 from gemel.legacy.declare import load as mxnets
 from gemel.symbol.node import nodes_of
 
@@ -190,10 +189,8 @@ def _scaler(name: str, trainer: Trainer) -> LossScaler:
 
 
 def _scale_steps(trainer: Trainer, scale: float) -> None:
-    """Tell a trainer and its store by what the gradients are multiplied."""
+    """Tell a trainer, which tells its store, by what the gradients are multiplied."""
     trainer._scale = trainer._amp_original_scale / scale
-    if isinstance(trainer._store, KVStore):
-        trainer._store.scale_gradients(scale)
 
 
 @contextmanager

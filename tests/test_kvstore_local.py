@@ -153,6 +153,57 @@ def test_errors_follow_the_scale_of_the_loss(kind, unscaled):
         assert numpy.allclose(weight.data().asnumpy(), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("on_store", [False, True])
+def test_errors_follow_the_batch_size(on_store):
+    """What is kept has the units of the mean over a batch, of whatever size."""
+    places = [cpu(0), cpu(1)]
+    weight = Parameter("w", shape=(1,))
+    weight.initialize(init="zeros", ctx=places)
+    settings = {"type": "2bit", "threshold": 1.0}
+    made = {"compression_params": settings, "update_on_kvstore": on_store}
+    trainer = gluon.Trainer([weight], "sgd", {"learning_rate": 1.0}, **made)
+    expected = lost = 0.0
+    for batch, slope in [(2, 0.75), (8, 0.125), (4, 0.25), (1, 0.375), (16, 3.0), (2, 0.0)]:
+        with autograd.record():
+            losses = [(weight.data(place) * slope).sum() for place in places]
+        autograd.backward(losses)
+        trainer.step(batch)
+        wanted = slope + lost * batch
+        arrives = float(wanted >= 1) - float(wanted <= -1)
+        lost = (wanted - arrives) / batch
+        expected -= 2 * arrives / batch
+        assert weight.data().tolist() == [expected]
+
+
+def test_errors_belong_to_a_trainer():
+    """Two trainers whose parameters have equal keys and shapes, and pushes by hand."""
+    places = [cpu(0), cpu(1)]
+    store, weights, trainers = store_with(np.zeros((1,)), "2bit"), [], []
+    for _ in range(2):
+        weight = Parameter("w", shape=(1,))
+        weight.initialize(init="zeros", ctx=places)
+        weights.append(weight)
+        trainers.append(gluon.Trainer([weight], "sgd", {"learning_rate": 1.0}, kvstore=store))
+    for turn in range(2):
+        for weight, trainer, slope in zip(weights, trainers, (0.375, 0.125), strict=True):
+            with autograd.record():
+                losses = [(weight.data(place) * slope).sum() for place in places]
+            autograd.backward(losses)
+            trainer.step(1)
+        assert [weight.data().item() for weight in weights] == [-1.0 * turn, 0.0]
+
+
+@pytest.mark.parametrize("given", [None, "somebody else's"])
+def test_compression_without_a_store_that_compresses(given):
+    class Store:
+        def pushpull(self, key, value, out, priority):
+            """Do nothing."""
+
+    store = None if given is None else Store()
+    with pytest.raises(GemelError, match="compression_params need a store that compresses"):
+        gluon.Trainer([], "sgd", kvstore=store, compression_params={"type": "fp16"})
+
+
 @pytest.mark.parametrize("name", ["device", "local"])
 @pytest.mark.parametrize("rule", [None, "sgd"])
 @pytest.mark.parametrize(

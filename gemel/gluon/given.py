@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
+from gemel import kvstore as stores  # `kvstore` is also the name of an argument
 from gemel import optimizer as optimizers
 from gemel.errors import ArgumentError, GemelError
 from gemel.gluon.parameter import Parameter
@@ -53,6 +54,27 @@ def optimizer_of(given: str | Optimizer, settings: dict[str, Any] | None) -> Opt
     return optimizers.create(given, **(settings or {}))
 
 
+def store_of(kvstore: Any, compression: Any, updates: bool | None) -> Any:
+    """The store for a trainer's `kvstore`, which compresses gradients if there are settings for it;
+    None for None. `updates` is whether it shall update the parameters."""
+    store = stores.create(kvstore) if isinstance(kvstore, str) else kvstore
+    if store is not None and (isinstance(store, type) or not hasattr(store, "pushpull")):
+        raise GemelError(
+            f"Trainer: kvstore is a {type(kvstore).__name__}; it must be a name or a store"
+        )
+    if updates and not isinstance(store, stores.KVStore):
+        raise GemelError("Trainer: update_on_kvstore=True needs a kvstore, such as 'device'")
+    if compression is not None:
+        if store is None or not hasattr(store, "set_gradient_compression"):
+            raise GemelError(
+                f"Trainer: compression_params need a store that compresses gradients, but kvstore "
+                f"is {'None' if store is None else type(store).__name__}; leave them out, or give "
+                "kvstore='device'"
+            )
+        store.set_gradient_compression(compression)
+    return store
+
+
 def check_batch_size(name: str, batch_size: Any) -> None:
     """Raise `ArgumentError` for something by which gradients cannot be divided."""
     known = isinstance(batch_size, Real)
@@ -63,4 +85,4 @@ def check_batch_size(name: str, batch_size: Any) -> None:
         )
 
 
-__all__ = ["check_batch_size", "distinct", "optimizer_of"]
+__all__ = ["check_batch_size", "distinct", "optimizer_of", "store_of"]

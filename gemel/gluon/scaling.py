@@ -6,7 +6,7 @@ Micikevicius et al., Mixed precision training, ICLR 2018, section 3.2.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import autograd, np
 from gemel.gluon.parameter import Parameter
@@ -23,6 +23,13 @@ Part = tuple[Chosen, "list[Device]", list[list[Any]]]
 
 #: MXNet's initial scale, the largest scale, and the number of steps after which it is doubled.
 FIRST, MOST, WINDOW = 2.0**16, 2.0**24, 2000
+
+
+class Group(NamedTuple):
+    """Parameters on the same devices, by their positions."""
+
+    devices: list[Device]
+    positions: list[int]
 
 
 class LossScaler:
@@ -101,4 +108,4 @@ def _finite(arrays: list[Any]) -> Any:
 
 _ALL_FINITE = Compiled(_finite, "all_finite")
 
-__all__ = ["LossScaler", "all_finite", "usable"]
+__all__ = ["Group", "LossScaler", "all_finite", "usable"]

@@ -5,16 +5,16 @@ from __future__ import annotations
 from functools import partial
 from itertools import compress
 from operator import is_
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 from weakref import ref
 
 from gemel import _core, autograd, np
 from gemel import kvstore as stores  # `kvstore` is also the name of an argument
 from gemel import optimizer as optimizers
 from gemel.errors import DeviceError, GemelError, GradientError
-from gemel.gluon.given import check_batch_size, distinct, optimizer_of
+from gemel.gluon.given import check_batch_size, distinct, optimizer_of, store_of
 from gemel.gluon.parameter import Parameter
-from gemel.gluon.scaling import Chosen, LossScaler, usable
+from gemel.gluon.scaling import Chosen, Group, LossScaler, usable
 from gemel.gluon.stepping import CompiledStep
 from gemel.gluon.utils import split_data
 from gemel.tape.recording import blocks_of, let_travel
@@ -24,13 +24,6 @@ if TYPE_CHECKING:
 
     from gemel.device import Device
     from gemel.optimizer import Optimizer
-
-
-class Group(NamedTuple):
-    """Parameters on the same devices, by their positions."""
-
-    devices: list[Device]
-    positions: list[int]
 
 
 class Trainer:
@@ -62,16 +55,10 @@ class Trainer:
         self._optimizer.param_dict = dict(enumerate(self._params))
         self._scale = self._amp_original_scale = self._optimizer.rescale_grad
         self._amp_loss_scaler: LossScaler | None = None
-        self._store = stores.create(kvstore) if isinstance(kvstore, str) else kvstore
-        store = None if isinstance(kvstore, type) else self._store  # not a class of stores
-        if kvstore is not None and not hasattr(store, "pushpull"):
-            raise GemelError(
-                f"Trainer: kvstore is a {type(kvstore).__name__}; it must be a name or a store"
-            )
-        if compression_params is not None and self._store is not None:
-            self._store.set_gradient_compression(compression_params)
-        if update_on_kvstore and not isinstance(self._store, stores.KVStore):
-            raise GemelError("Trainer: update_on_kvstore=True needs a kvstore, such as 'device'")
+        #: The size of the first batch, and by how much that of the last step was larger.
+        self._first_batch: Any = None
+        self._larger = 1.0
+        self._store = store_of(kvstore, compression_params, update_on_kvstore)
         # By default servers do, so that a replacement worker finds the parameters there.
         keeps = getattr(self._store, "keeps_parameters", False)
         self._wants_store = keeps if update_on_kvstore is None else update_on_kvstore
@@ -132,6 +119,7 @@ class Trainer:
         gradients; parameters with no other gradient keep their values.
         """
         self._divide("step", batch_size)
+        self._larger = batch_size / self._first_batch
         self._look()
         chosen = self._chosen(ignore_stale_grad)
         if not chosen:
@@ -169,7 +157,8 @@ class Trainer:
         afterwards.
 
         In between you can change the gradients, for example clip them. On one device this does
-        nothing. Raises `GemelError` if the store updates the parameters.
+        nothing. What compression keeps follows the batch size of `step` only. Raises `GemelError`
+        if the store updates the parameters.
         """
         self._look()
         self._refuse_on_store("allreduce_grads")
@@ -205,6 +194,15 @@ class Trainer:
         """Divide gradients by the batch size. Raises `ArgumentError` if it is invalid."""
         check_batch_size(name, batch_size)
         self._optimizer.rescale_grad = self._scale / batch_size
+        self._first_batch = batch_size if self._first_batch is None else self._first_batch
+
+    def _begin_pushes(self) -> None:
+        """Tell the store that this trainer's gradients follow, and by what they are multiplied
+        compared with those of its first step: by the scale of the loss and the size of the batch.
+        """
+        if isinstance(self._store, stores.KVStore):
+            loss = self._amp_original_scale / self._scale if self._scale else 1.0
+            self._store.scale_gradients(loss * self._larger, self)
 
     def _agree(self, chosen: Chosen) -> None:
         """Compare the optimizer of a step that all workers do with theirs."""
@@ -271,6 +269,7 @@ class Trainer:
         whole = {position: chosen[position] for position in chosen if position not in cut}
         if not whole or self._alone(devices):
             return _own(chosen, devices)
+        self._begin_pushes()
         values = [list(compress(grads, fresh)) for grads, fresh in whole.values()]
         if isinstance(self._store, stores.KVStore):
             totals = self._store.totals(list(whole), values, devices, self._blocks(whole))
@@ -322,6 +321,7 @@ class Trainer:
     def _by_store(self, chosen: Chosen) -> None:
         """Let the store update its values, and pull them."""
         self._optimizer._begin_step(chosen)
+        self._begin_pushes()
         if self._updaters.get(None) is not self._store.updater:  # that of another trainer
             self._store.set_updater(self._updaters.get(None))
             self._pulled.clear()

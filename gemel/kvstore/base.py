@@ -211,9 +211,10 @@ class KVStore(ABC):
     def set_optimizer(self, optimizer: Any) -> None:
         """Update the value of a key by an optimizer; the pushed sum is the gradient."""
 
-    def scale_gradients(self, scale: float) -> None:
+    def scale_gradients(self, scale: float, owner: Any = None) -> None:
         """Say that what is pushed from now on is multiplied by `scale`, as the loss is: errors that
-        compression keeps are multiplied as well. Without compression this does nothing."""
+        compression keeps are multiplied as well. They are kept for each `owner` of gradients, such
+        as a `Trainer`, separately. Without compression this does nothing."""
         return
 
     @abstractmethod

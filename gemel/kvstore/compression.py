@@ -13,8 +13,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from math import inf, nan
+from math import inf, isfinite, nan
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from gemel import np
 from gemel.device import Device
@@ -34,9 +35,11 @@ class Compression(ABC):
 
     def __init__(self) -> None:
         #: What the gradients are multiplied by, such as the scale of the loss.
-        self.scale = 1.0
-        #: For each place the errors, and the scale of the gradients that they were left by.
-        self._lost: dict[Any, tuple[Any, float]] = {}
+        self._scale = 1.0
+        #: For each owner of gradients that lives, and for each of its places: the errors, and the
+        #: scale of the gradients that they were left by.
+        self._kept: WeakKeyDictionary[Any, dict[Any, tuple[Any, float]]] = WeakKeyDictionary()
+        self._lost = self._kept.setdefault(self, {})
         self._pack = compiled.compile(self._packed)
         self._unpack = compiled.compile(self._unpacked)
 
@@ -49,15 +52,22 @@ class Compression(ABC):
     def _unpacked(self, codes: Any) -> Any:
         """Decode to float32 elements, with up to three more at the end."""
 
+    def begin(self, scale: float, owner: Any) -> None:
+        """Gradients of this owner follow, which are multiplied by `scale`."""
+        scale = float(scale)
+        if scale and isfinite(scale):  # else they update nothing
+            self._scale = scale
+        self._lost = self._kept.setdefault(self if owner is None else owner, {})
+
     def encode(self, place: Any, value: Any) -> Any:
         """Encode an array as a row of codes; `place` (a key) says which stored errors to add."""
-        lost, scale = self._lost.get(place, (None, self.scale))
+        lost, scale = self._lost.get(place, (None, self._scale))
         if lost is None or lost.shape != (value.size,) or lost.device != value.device:
             lost = np.zeros((value.size,), dtype="float32", device=value.device)
-        elif scale != self.scale:
-            lost = lost * (self.scale / scale)
+        elif scale != self._scale:
+            lost = lost * (self._scale / scale)
         codes, lost = self._pack(value.reshape(-1).astype("float32"), lost)
-        self._lost[place] = lost, self.scale
+        self._lost[place] = lost, self._scale
         return codes
 
     def decode(self, codes: Any, like: Any) -> Any:

@@ -233,10 +233,10 @@ class LocalStore(KVStore):
             )
         self.set_updater(optimizer_module.get_updater(optimizer))
 
-    def scale_gradients(self, scale: float) -> None:
-        """Say that what is pushed from now on is multiplied by `scale`."""
+    def scale_gradients(self, scale: float, owner: Any = None) -> None:
+        """Say that what is pushed from now on is multiplied by `scale`, and whose it is."""
         if self._compression is not None:
-            self._compression.scale = scale
+            self._compression.begin(scale, owner)
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """Send gradients in fewer bits: ``{"type": "2bit", "threshold": 0.5}``.

@@ -300,10 +300,10 @@ class MpiStore(LocalStore):
             total = total + method.decode(rows[rank], own)
         return total
 
-    def scale_gradients(self, scale: float) -> None:
-        """Say that what is pushed from now on is multiplied by `scale`."""
+    def scale_gradients(self, scale: float, owner: Any = None) -> None:
+        """Say that what is pushed from now on is multiplied by `scale`, and whose it is."""
         if self._world_compression is not None:
-            self._world_compression.scale = scale
+            self._world_compression.begin(scale, owner)
 
     def set_gradient_compression(self, compression_params: dict[str, Any]) -> None:
         """Send gradients between workers in fewer bits; all workers must make the same call.
