@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
@@ -20,6 +21,9 @@ from gemel.lists import as_list
 if TYPE_CHECKING:
     from gemel.links import Topology
 
+#: Workers compare their optimizers after so many steps again, and in steps 1, 2, 4, 8, ... In every
+#: step that would be a message for rates that are equal nearly always.
+COMPARED = 16
 #: The settings that all optimizers have.
 SHARED = ("clip_gradient", "lr", "rescale_grad", "wd")
 
@@ -36,6 +40,8 @@ class KVStore(ABC):
         self._name = name
         #: The number of steps with each optimizer that may be compared with the other workers'.
         self._steps: WeakKeyDictionary[Any, int] = WeakKeyDictionary()
+        #: Held by the thread that exchanges texts, which takes two messages.
+        self._gathering = threading.Lock()
 
     def __reduce__(self) -> Any:
         raise OperandError(
@@ -79,7 +85,8 @@ class KVStore(ABC):
 
     def gathered(self, text: str) -> list[str]:
         """Exchange a text: returns the texts of all workers, by rank. All workers must call it.
-        Raises `ArgumentError` for what cannot be sent as UTF-8."""
+        Calls from several threads are made one after the other, in any order. Raises
+        `ArgumentError` for what cannot be sent as UTF-8."""
         encoded(text)
         return [text]
 
@@ -94,19 +101,14 @@ class KVStore(ABC):
         """The number of workers whose pushes are in a key's value; 0 before the first push."""
 
     def agree(self, optimizer: Any) -> None:
-        """Compare the optimizer of this worker's next step with those of the others, in the first
-        step and perhaps in later ones; replicas that are updated by different rules would come
-        apart. Does not wait: if they differ, sums fail with a `WorkersError`."""
+        """Compare the optimizer of this worker's next step with those of the others, in steps 1, 2,
+        4, 8 and every 16th; replicas that are updated by different rules would come apart. Does not
+        wait: if they differ, sums fail with a `WorkersError`."""
         if self.num_workers == 1:
             return
         count = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
-        if self._is_compared(count):
+        if count % COMPARED == 0 or count & (count - 1) == 0:
             self._compare(f"rule {_settings(optimizer)}")
-
-    @staticmethod
-    def _is_compared(step: int) -> bool:
-        """Whether the optimizers of this step, counted from 1, are compared."""
-        return step == 1
 
     def claim(self, key: Any, parameter: Any) -> None:
         """Note that a `Trainer` begins to use a key for a parameter. Raises `KVStoreError` where

@@ -30,9 +30,6 @@ if TYPE_CHECKING:
 
 #: The environment variables in which MPI's launchers pass the number of processes.
 SIZES = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "PMIX_SIZE")
-#: The workers compare their optimizers after so many steps again, and in steps 1, 2, 4, 8, ...
-#: In every step that would be a message for rates that are equal nearly always.
-COMPARED = 16
 
 
 class MpiStore(LocalStore):
@@ -102,10 +99,6 @@ class MpiStore(LocalStore):
         """Wait until all workers have called this. Raises `WorkersError` if one does not."""
         self._world.issue(self._number, "a barrier", "meet").wait_to_read()
 
-    @staticmethod
-    def _is_compared(step: int) -> bool:
-        return step % COMPARED == 0 or step & (step - 1) == 0
-
     def _compare(self, rule: str) -> None:
         self._world.issue(self._number, "the optimizer", "meet", note=rule)
 
@@ -114,10 +107,11 @@ class MpiStore(LocalStore):
         import numpy
 
         said = numpy.frombuffer(encoded(text), "uint8")
-        sizes = self._rows("the length of what workers say", numpy.array([said.size]))[:, 0]
-        longest = numpy.zeros(int(sizes.max()), "uint8")
-        longest[: said.size] = said
-        rows = self._rows("what workers say", longest)
+        with self._gathering:
+            sizes = self._rows("the length of what workers say", numpy.array([said.size]))[:, 0]
+            longest = numpy.zeros(int(sizes.max()), "uint8")
+            longest[: said.size] = said
+            rows = self._rows("what workers say", longest)
         return [bytes(row[:size]).decode() for row, size in zip(rows, sizes, strict=True)]
 
     def _rows(self, name: str, row: Any) -> Any:

@@ -72,7 +72,7 @@ class ServerStore(KVStore):
         #: Held by the thread that creates a key.
         self._declaring = threading.Lock()
         self._rule: Any = None
-        #: How many optimizers were compared, and why one of them is not that of the other workers.
+        #: How often optimizers were compared, and why one is not that of the other workers.
         self._rules = 0
         self._apart: BaseException | None = None
         self._whole = False
@@ -175,11 +175,12 @@ class ServerStore(KVStore):
         said = encoded(text)
         sizes = numpy.zeros(self.num_workers, "int64")
         sizes[self.rank] = len(said)
-        sizes = self._met("sizes", sizes)
-        width = -(-int(sizes.max()) // WIDTH) * WIDTH
-        rows = numpy.zeros((self.num_workers, width), "uint8")
-        rows[self.rank, : len(said)] = numpy.frombuffer(said, "uint8")
-        rows = self._met(f"rows of {width}", rows)
+        with self._gathering:
+            sizes = self._met("sizes", sizes)
+            width = -(-int(sizes.max()) // WIDTH) * WIDTH
+            rows = numpy.zeros((self.num_workers, width), "uint8")
+            rows[self.rank, : len(said)] = numpy.frombuffer(said, "uint8")
+            rows = self._met(f"rows of {width}", rows)
         return [bytes(row[:size]).decode() for row, size in zip(rows, sizes, strict=True)]
 
     def _met(self, name: str, array: Any) -> Any:
@@ -213,6 +214,12 @@ class ServerStore(KVStore):
                 "the servers; create one Trainer for all parameters"
             )
         self._owners[key] = ref(parameter)
+
+    def agree(self, optimizer: Any) -> None:
+        """As with other stores, unless the servers have the optimizer: then they compare it, and
+        the numbers of every push. Only workers that began at the same step are compared."""
+        if optimizer is not self._rule:
+            super().agree(optimizer)
 
     def _compare(self, rule: str) -> None:
         def answer(found: Message | BaseException) -> None:
@@ -410,7 +417,6 @@ class ServerStore(KVStore):
         `WorldError`.
         """
         description = describe(optimizer)
-        self._steps[optimizer] = 1  # the servers compare it, and the numbers of pushes
         self._whole = optimizer.needs_whole
         if self._whole:
             for key in self._keys.values():

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: The most keys of one server.
 MOST_KEYS = 1 << 20
-#: The most optimizers of a worker that are compared.
+#: The most comparisons of optimizers that are kept for the workers that come later.
 MOST_RULES = 1 << 10
 
 
@@ -38,9 +38,10 @@ class State:
         self.gone: set[int] = set()
         self.finished: set[int] = set()
         self.updates: Updates | None = None
-        #: For each optimizer of the workers: the round at which they began with it, one of them,
-        #: and its text. It is not saved: it is only compared when workers start.
-        self.rules: dict[int, tuple[int, int, str]] = {}
+        #: For each comparison of optimizers, by the round at which the workers began and its number
+        #: since then: one of the workers, and its text. These are not saved: if a server is started
+        #: again, comparisons that are under way are left out.
+        self.rules: dict[tuple[int, int], tuple[int, str]] = {}
 
     @property
     def live(self) -> list[int]:
@@ -149,17 +150,18 @@ class State:
         began at the same round; at another round it may have another learning rate."""
         values = message.values()
         rule, turn = values.get("rule"), values.get("turn")
-        if not isinstance(rule, str) or not isinstance(turn, int) or not 0 <= turn < MOST_RULES:
-            raise ProtocolError(f"COMPARE: rule {turn!r} of at most {MOST_RULES} is not a text")
-        begun, other, known = self.rules.get(turn, (-1, rank, rule))
-        if (begun, rule) == (message.sequence, known):
-            return False
-        if begun == message.sequence and other != rank:
+        if not isinstance(rule, str) or isinstance(turn, bool) or not isinstance(turn, int):
+            raise ProtocolError(f"COMPARE: rule {turn!r} has no number, or is not a text")
+        place = message.sequence, turn
+        other, known = self.rules.get(place, (rank, rule))
+        if rule != known and other != rank:
             raise WorldError(
                 f"kvstore: the workers disagree about the optimizer: worker {rank} has a {rule}, "
                 f"worker {other} a {known}"
             )
-        self.rules[turn] = message.sequence, rank, rule
+        self.rules[place] = rank if rule != known else other, rule
+        if len(self.rules) > MOST_RULES:
+            del self.rules[next(iter(self.rules))]
         return False
 
     def _activate(self, rank: int, message: Message) -> bool:
