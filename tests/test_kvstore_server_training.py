@@ -10,9 +10,9 @@ import numpy
 import pytest
 from server_jobs import Job, job
 
-from gemel import autograd, lr_scheduler, np
+from gemel import autograd, cpu, lr_scheduler, np
 from gemel.errors import KVStoreError, ServerLostError
-from gemel.gluon import Trainer, loss, nn
+from gemel.gluon import Parameter, Trainer, loss, nn
 from gemel.kvstore.server.settings import Limits
 
 STEPS, BATCH = 8, 12
@@ -77,6 +77,44 @@ def test_rounds_train_like_one_process(name: str, on_servers: bool) -> None:
     for one, other, whole in zip(first, second, alone, strict=True):
         assert (one == other).all()
         numpy.testing.assert_allclose(one, whole, rtol=1e-5, atol=1e-5)
+
+
+#: The parameters that have gradients in each step.
+USED = [[0], [0], [0], [1], [0, 1], [1], [0, 1]]
+
+
+@pytest.mark.parametrize("replaced", [None, 4, 5])
+def test_all_parameters_of_a_step_have_its_rate(replaced: int | None) -> None:
+    """Also where they were not used equally often, and for a worker that takes over where each has
+    ended."""
+
+    def steps(store: Any, places: list[Any], weights: list[Any], numbers: range) -> list[float]:
+        shrinking = lr_scheduler.FactorScheduler(step=1, factor=0.5, base_lr=1.0)
+        made = {"kvstore": store, "update_on_kvstore": True}
+        trainer = Trainer(weights, "sgd", {"lr_scheduler": shrinking}, **made)
+        for number in numbers:
+            with autograd.record():
+                used = [sum(weights[n].data(place) for n in USED[number]) for place in places]
+                losses = [each.sum() for each in used]
+            autograd.backward(losses)
+            trainer.step(len(places), ignore_stale_grad=True)
+        return [weight.data().item() for weight in weights]
+
+    def weights(places: list[Any]) -> list[Any]:
+        found = [Parameter(name, shape=(1,)) for name in "ab"]
+        for each in found:
+            each.initialize(init="zeros", ctx=places)
+        return found
+
+    two, one = [cpu(0), cpu(1)], [cpu(0)]
+    expected = steps("local", two, weights(two), range(len(USED)))
+    with job(1) as made:
+        store, mine = made.store(0), weights(one)
+        if replaced is not None:
+            steps(store, one, mine, range(replaced))
+            store.close(finished=False)
+            store = made.store(0)
+        assert steps(store, one, weights(one), range(replaced or 0, len(USED))) == expected
 
 
 def test_two_runs_have_the_same_bits() -> None:

@@ -35,7 +35,7 @@ from gemel.kvstore.server.key import Fetch, Key
 from gemel.kvstore.server.protocol import Kind, Message, check_sendable, text_message
 from gemel.kvstore.server.settings import WorkerSettings, from_environment
 from gemel.kvstore.server.split import key_name, pieces_of
-from gemel.kvstore.server.updates import describe, numbers_for
+from gemel.kvstore.server.updates import count_up, describe, numbers_for
 from gemel.runtime import callback
 from gemel.spec import Spec
 
@@ -425,6 +425,9 @@ class ServerStore(KVStore):
         for connection in self._connections:
             self._ask(connection, text_message(Kind.OPTIMIZER, description))
         self._rule = optimizer
+        for one, key in self._keys.items():
+            if key.pushes and not key.barrier:
+                count_up(optimizer, one, key.pushes)
 
     def _refuse_pieces(self, key: Key) -> WorldError:
         return WorldError(

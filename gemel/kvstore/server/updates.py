@@ -74,11 +74,18 @@ def build(description: Mapping[str, Any]) -> Any:
     return rule
 
 
+def count_up(rule: Any, key: Any, count: int) -> None:
+    """Note how many updates a key has had, as if they were done here: a `Trainer` begins each step
+    with the counts of all keys, so that all get the rate of the same step."""
+    number = rule._index_update_count[key] = rule.begin_num_update + count
+    rule.num_update = max(rule.num_update, number)
+
+
 def numbers_for(rule: Any, key: Any, count: int) -> Numbers:
     """Learning rate, gradient scale and weight decay for a key's update number `count`."""
     if rule is None:
         return 0.0, 1.0, 0.0
-    rule.num_update = max(rule.num_update, rule.begin_num_update + count)
+    count_up(rule, key, count)
     rate, decay = rule._mults(key)
     return float(rule.learning_rate * rate), float(rule.rescale_grad), float(rule.wd * decay)
 
@@ -124,4 +131,4 @@ class Updates:
         self._rule.num_update = max(counts.values(), default=0)
 
 
-__all__ = ["RANDOM", "Updates", "build", "describe", "numbers_for"]
+__all__ = ["RANDOM", "Updates", "build", "count_up", "describe", "numbers_for"]
