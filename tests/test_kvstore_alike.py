@@ -90,6 +90,19 @@ def test_a_program_runs_on_every_store(kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_key_that_is_initialized_again(kind: str) -> None:
+    def work(store: Any, rank: int) -> Any:
+        out = np.zeros((2,))
+        for value in (1.0, 2.0):
+            store.broadcast("w", np.full((2,), value), out)
+        return out.tolist()
+
+    with KINDS[kind]() as each:
+        found = each(work)
+    assert found == [[1.0 if kind == "on servers" else 2.0] * 2] * len(found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_texts_from_several_threads(kind: str) -> None:
     """Of texts with other lengths on each worker: the calls of the threads may be exchanged, but
     each gets whole texts."""

@@ -123,7 +123,8 @@ class KVStore(ABC):
 
     @abstractmethod
     def init(self, key: Any, value: Any) -> None:
-        """Initialize each key with a copy of the (first) array given."""
+        """Initialize each key with a copy of the (first) array given. A key that the store has
+        gets the new value, on parameter servers it keeps its value; in MXNet that is an error."""
 
     @abstractmethod
     def push(self, key: Any, value: Any, priority: int = 0) -> None:

@@ -66,7 +66,8 @@ class LocalStore(KVStore):
     # ---- values
 
     def init(self, key: Any, value: Any) -> None:
-        """Initialize each key with a copy of the (first) array given."""
+        """Initialize each key with a copy of the (first) array given. A key that the store has
+        gets the new value."""
         for one, values in pairs(key, value):
             with autograd.pause():
                 self._values[one] = values[0].copyto(self._place(values, 0))

@@ -123,7 +123,8 @@ class MpiStore(LocalStore):
     # ---- values
 
     def init(self, key: Any, value: Any) -> None:
-        """Initialize each key on all workers with the (first) array of rank 0."""
+        """Initialize each key on all workers with the (first) array of rank 0. A key that the store
+        has gets the new value."""
         for one, values in pairs(key, value):
             with autograd.pause():
                 place = self._place(values, 0)
