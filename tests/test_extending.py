@@ -47,6 +47,7 @@ SAID = {
     "elementwise": "1 kernel, 0 bytes",
     "index_formula": "= gather.float32",
     "schedule": ": outer wide\n",
+    "store": "the weights of the workers: [4.0, 4.0] [4.0, 4.0]",
     "compiler_pass": "with it          [  3.   5. 401.]",
 }
 

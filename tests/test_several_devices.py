@@ -380,6 +380,47 @@ def test_a_store_of_somebody_else_s():
             gluon.Trainer([], "sgd", kvstore=wrong)
 
 
+def test_a_registered_class_of_stores(monkeypatch):
+    """MXNet 2's interface, by name and as an instance; what is missing is named."""
+    monkeypatch.setattr(kvstore.KVStoreBase, "kv_registry", {})
+
+    @kvstore.KVStoreBase.register
+    class Mine(kvstore.KVStoreBase):
+        rank, num_workers = 0, 1
+
+        def pushpull(self, key, value, out=None, priority=0):
+            total = sum(v.asnumpy() for v in value)
+            for target in value if out is None else out:
+                target[...] = total
+
+    assert isinstance(kvstore.create("Mine"), Mine) and kvstore.create("mine").type == "mine"
+    assert isinstance(kvstore.create("device"), kvstore.KVStoreBase)
+    for given in ("mine", Mine()):
+        close(trained("c0 c1", kvstore=given), trained("c0"))
+    assert not Mine.is_capable("optimizer")
+    calls = [
+        (lambda: Mine().broadcast(0, 1, 2), "Mine has no broadcast; define it"),
+        (lambda: kvstore.KVStoreBase().rank, "KVStoreBase has no rank; define it"),
+        (lambda: Mine().set_optimizer(None), "Mine has no set_optimizer"),
+        (lambda: kvstore.KVStoreBase.register(3), "3 is not a class of stores"),
+        (lambda: kvstore.KVStoreBase.register(int), "int'> is not a class of stores; give"),
+        (lambda: kvstore.create("mime"), "unknown kvstore 'mime'; did you mean 'mine'"),
+        (lambda: gluon.Trainer([], "sgd", kvstore=Mine), "must be a name or a store"),
+        (
+            lambda: gluon.Trainer([], "sgd", kvstore="mine", update_on_kvstore=True),
+            "needs a kvstore of gemel's, such",
+        ),
+    ]
+    for call, said in calls:
+        with pytest.raises(GemelError, match=said):
+            call()
+    Mine.num_workers, Mine.broadcast = 2, lambda *given, **settings: None
+    net = network(TWO)
+    trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore="mine")
+    with pytest.raises(GemelError, match="fit: Mine has 2 workers, but no `gathered`"):
+        gluon.fit(net, [(np.ones((2, 5)), np.ones((2, 3)))], gluon.loss.L2Loss(), trainer, epochs=1)
+
+
 def test_without_a_store_every_device_is_on_its_own():
     net = network(TWO)
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1}, kvstore=None)

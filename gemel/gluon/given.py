@@ -63,7 +63,9 @@ def store_of(kvstore: Any, compression: Any, updates: bool | None) -> Any:
             f"Trainer: kvstore is a {type(kvstore).__name__}; it must be a name or a store"
         )
     if updates and not isinstance(store, stores.KVStore):
-        raise GemelError("Trainer: update_on_kvstore=True needs a kvstore, such as 'device'")
+        raise GemelError(
+            "Trainer: update_on_kvstore=True needs a kvstore of gemel's, such as 'device'"
+        )
     if compression is not None:
         if store is None or not hasattr(store, "set_gradient_compression"):
             raise GemelError(

@@ -32,6 +32,12 @@ class Job:
     def __init__(self, trainer: Trainer) -> None:
         store = trainer._store
         speaks = hasattr(store, "gathered")
+        if not speaks and getattr(store, "num_workers", 1) > 1:
+            raise GemelError(
+                f"fit: {type(store).__name__} has {store.num_workers} workers, but no `gathered`, "
+                "by which they exchange the sizes of their batches; define it as in "
+                "kvstore.KVStore, or train with Trainer.step"
+            )
         self._trainer = trainer
         self._store = store if speaks else None
         self.workers: int = store.num_workers if speaks else 1

@@ -3,6 +3,8 @@
 A store keeps one value per key. `push` sums the arrays that several devices have for a key, `pull`
 copies the value to every device, and `pushpull` does both (an all-reduce). Calls return at once.
 
+`plugin`
+    The smaller interface that stores of other libraries implement.
 `base`, `local`, `compression`, `states`, `traffic`
     The interface, and the store for the devices of one process, perhaps over simulated links.
 `mpi`, `world`, `agreement`, `ways`, `measuring`, `passing`
@@ -25,7 +27,7 @@ from types import ModuleType
 from gemel import config
 from gemel.elsewhere import module_elsewhere
 from gemel.errors import unknown_name
-from gemel.kvstore.base import KVStore
+from gemel.kvstore.base import KVStore, KVStoreBase
 from gemel.kvstore.local import LocalStore
 from gemel.kvstore.mpi import MpiStore
 from gemel.kvstore.states import load_states, save_states
@@ -63,15 +65,20 @@ def create(name: str = "local") -> KVStore:
     """Create a store: ``"device"`` sums values on their devices, ``"local"`` on the CPU.
 
     ``"dist_sync"`` also sums over all workers of an MPI job or, if GEMEL_SERVERS is set, over
-    parameter servers, which ``"dist_async"`` and ``"dist_sync_server"`` need. Raises
+    parameter servers, which ``"dist_async"`` and ``"dist_sync_server"`` need. The name of a class
+    that was registered with `KVStoreBase.register` creates one of these. Raises
     `UnknownNameError`, and `WorkersError` if workers or servers cannot be joined.
     """
-    if not isinstance(name, str) or name not in KINDS:
-        raise unknown_name("kvstore", name, KINDS)
-    return KINDS[name](name)
+    if isinstance(name, str):
+        if name.lower() in KVStoreBase.kv_registry:
+            made: KVStore = KVStoreBase.kv_registry[name.lower()]()  # or has some of its methods
+            return made
+        if name in KINDS:
+            return KINDS[name](name)
+    raise unknown_name("kvstore", name, [*KINDS, *KVStoreBase.kv_registry])
 
 
-__all__ = ["KVStore", "create", "load_states", "save_states"]
+__all__ = ["KVStore", "KVStoreBase", "create", "load_states", "save_states"]
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -16,6 +16,7 @@ from gemel import _core
 from gemel.device import Device
 from gemel.device import topology as topology_of
 from gemel.errors import ArgumentError, GemelError, OperandError, ShapeError
+from gemel.kvstore.plugin import KVStoreBase
 from gemel.lists import as_list
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ COMPARED = 16
 SHARED = ("clip_gradient", "lr", "rescale_grad", "wd")
 
 
-class KVStore(ABC):
+class KVStore(KVStoreBase, ABC):
     """A store with one value per key, which sums the arrays that devices push. Keys are whole
     numbers or strings.
 
@@ -67,7 +68,7 @@ class KVStore(ABC):
     @staticmethod
     def is_capable(capability: str) -> bool:
         """Whether it has a capability: ``"optimizer"`` means `set_optimizer`."""
-        return capability == "optimizer"
+        return capability == KVStoreBase.OPTIMIZER
 
     @property
     def keeps_parameters(self) -> bool:
@@ -338,4 +339,4 @@ def _described(value: Any) -> str:
         return f"{name} with more digits than Python prints"
 
 
-__all__ = ["KVStore", "alike_key", "byte_counts", "encoded", "pairs", "plain_key"]
+__all__ = ["KVStore", "KVStoreBase", "alike_key", "byte_counts", "encoded", "pairs", "plain_key"]
