@@ -10,10 +10,13 @@ import pytest
 
 import gemel
 from gemel import np
-from gemel.errors import ExportError
+from gemel.errors import ExportError, ShapeError
 from gemel.onnx.read.network import network
 
 onnx = pytest.importorskip("onnx")
+
+
+DRAWS = numpy.random.default_rng(3)
 
 
 def run(
@@ -142,3 +145,124 @@ def test_samples_beyond_images_that_are_mirrored(
         )  # fmt: skip
         samples.append(run(node, tmp_path, x, grid=places.astype("f"), opset=20).asnumpy())
     numpy.testing.assert_allclose(*samples, rtol=1e-4, atol=1e-4)
+
+
+# --- quantized numbers ------------------------------------------------------------------------
+
+
+def whole(dtype: str, *shape: int) -> Any:
+    limits = numpy.iinfo(dtype)
+    return DRAWS.integers(limits.min, limits.max + 1, shape).astype(dtype)
+
+
+def scales(*shape: int, dtype: str = "float32") -> Any:
+    return DRAWS.uniform(0.5, 3, shape).astype(dtype)
+
+
+def saturated(x: Any, zero: Any) -> Any:
+    """Rounded with halves to even, moved by the zero point, clipped: all of it in float64."""
+    limits = numpy.iinfo(zero.dtype)
+    moved = numpy.rint(x).astype("float64") + zero.astype("float64")
+    return numpy.clip(moved, limits.min, limits.max).astype(zero.dtype)
+
+
+def spread(x: Any, each: Any, axis: int, block: int) -> Any:
+    """One number for each element of x."""
+    if block:
+        return numpy.repeat(each, block, axis)[tuple(map(slice, x.shape))]
+    return each.reshape([-1 if i == axis % x.ndim else 1 for i in range(x.ndim)])
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "int8", "uint16", "int16"])
+@pytest.mark.parametrize("floating", ["float32", "float16"])
+@pytest.mark.parametrize(
+    ("opset", "axis", "block", "shape"),
+    [
+        (21, 1, 0, ()), (21, 0, 0, (3,)), (21, -1, 0, (4,)), (21, 1, 3, (3, 2, 4)),
+        (21, -1, 4, (3, 5, 1)), (13, 1, 0, (5,)), (10, 1, 0, ()),
+    ],
+)  # fmt: skip
+def test_numbers_are_quantized_and_back(
+    opset: int, axis: int, block: int, shape: Any, floating: str, dtype: str, tmp_path: Path
+) -> None:
+    x = (DRAWS.normal(size=(3, 5, 4)) * 200).astype(floating)
+    x[0, 0], x[1, 1] = [2.5, 3.5, -0.5, numpy.inf], [6e4, -6e4, -numpy.inf, 0]
+    scale, zero = scales(*shape, dtype=floating), whole(dtype, *shape)
+    lined = spread(x, scale, axis, block), spread(x, zero, axis, block)
+    how = {"axis": axis, **({"block_size": block} if block else {})} if opset > 10 else {}
+    node = onnx.helper.make_node("QuantizeLinear", ["x", "s", "z"], ["y"], **how)
+    found = run(node, tmp_path, x, opset=opset, s=scale, z=zero)
+    expected = saturated(x.astype("f") / lined[0].astype("f"), lined[1])
+    assert found.dtype == zero.dtype
+    assert found.tolist() == expected.tolist()
+    node = onnx.helper.make_node("DequantizeLinear", ["x", "s", "z"], ["y"], **how)
+    found = run(node, tmp_path, expected, opset=opset, s=scale, z=zero)
+    wide = expected.astype("float32") - lined[1].astype("float32")
+    with numpy.errstate(over="ignore"):
+        expected = (wide * lined[0].astype("float32")).astype(floating)
+    assert found.dtype == scale.dtype
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize(("kinds"), [("uint8", "int8"), ("int8", "uint8"), ("int8", "int8")])
+@pytest.mark.parametrize(
+    ("one", "two", "rows", "columns"),
+    [
+        ((3, 5), (5, 4), (), ()), ((3, 5), (5, 4), (3,), (4,)), ((2, 3, 5), (5, 4), (), (4,)),
+        ((2, 3, 5), (2, 5, 4), (2, 3, 1), (2, 1, 4)), ((5,), (5, 4), (), ()),
+    ],
+)  # fmt: skip
+def test_quantized_products(
+    one: Any, two: Any, rows: Any, columns: Any, kinds: Any, tmp_path: Path
+) -> None:
+    a, b = whole(kinds[0], *one), whole(kinds[1], *two)
+    zero_a, zero_b = whole(kinds[0], *rows), whole(kinds[1], *columns)
+    row = (..., None) if rows == (3,) else ...
+    wide = (a.astype("int64") - zero_a[row]) @ (b.astype("int64") - zero_b)
+    node = onnx.helper.make_node("MatMulInteger", ["x", "b", "za", "zb"], ["y"])
+    found = run(node, tmp_path, a, b=b, za=zero_a, zb=zero_b)
+    assert found.dtype == "int32"
+    assert found.tolist() == wide.tolist()
+    scale_a, scale_b = scales(*rows), scales(*columns)
+    scale, zero = numpy.float32(900), whole(kinds[0])
+    names = ["x", "sa", "za", "b", "sb", "zb", "s", "z"]
+    node = onnx.helper.make_node("QLinearMatMul", names, ["y"])
+    found = run(
+        node, tmp_path, a, opset=21, b=b, za=zero_a, zb=zero_b, sa=scale_a, sb=scale_b,
+        s=numpy.array(scale), z=zero,
+    )  # fmt: skip
+    expected = saturated(wide.astype("f") * (scale_a[row] * scale_b / scale), zero)
+    assert found.dtype == zero.dtype
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("channels", [(), (4,)])
+@pytest.mark.parametrize(("kinds"), [("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")])
+def test_quantized_convolutions(kinds: Any, channels: Any, tmp_path: Path) -> None:
+    x, w = whole(kinds[0], 2, 4, 6, 7), whole(kinds[1], 4, 2, 3, 3)
+    zero_x, zero_w, lined = whole(kinds[0]), whole(kinds[1], *channels), (-1, 1, 1)
+    image = numpy.pad(x.astype("int64") - zero_x, [(0, 0), (0, 0), (1, 2), (0, 1)])
+    filters = w.astype("int64") - zero_w.reshape((-1, 1, 1, 1))
+    windows = numpy.lib.stride_tricks.sliding_window_view(image, (3, 3), (2, 3))[:, :, ::2]
+    halves = [(windows[:, i : i + 2], filters[i : i + 2]) for i in (0, 2)]
+    wide = numpy.concatenate([numpy.einsum("nchwij,ocij->nohw", a, b) for a, b in halves], 1)
+    how = {"group": 2, "pads": [1, 0, 2, 1], "strides": [2, 1]}
+    node = onnx.helper.make_node("ConvInteger", ["x", "w", "zx", "zw"], ["y"], **how)
+    found = run(node, tmp_path, x, w=w, zx=zero_x, zw=zero_w)
+    assert found.dtype == "int32"
+    assert found.tolist() == wide.tolist()
+    scale_w, zero, bias = scales(*channels), whole(kinds[0]), whole("int16", 4).astype("int32")
+    given = {"sx": scales(), "zx": zero_x, "w": w, "sw": scale_w, "zw": zero_w}
+    given = {**given, "s": numpy.array(800, "f"), "z": zero, "b": bias}
+    node = onnx.helper.make_node("QLinearConv", ["x", *given], ["y"], **how)
+    found = run(node, tmp_path, x, **given)
+    factor = given["sx"] * scale_w.reshape(lined) / given["s"]
+    expected = saturated((wide + bias.reshape(lined)).astype("f") * factor, zero)
+    assert found.dtype == zero.dtype
+    assert found.tolist() == expected.tolist()
+
+
+def test_zero_points_along_an_axis_that_is_not_there(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("DequantizeLinear", ["x", "s"], ["y"], axis=2)
+    with pytest.raises(ShapeError, match=r"DequantizeLinear\): axis 2: the input has 1 axes"):
+        run(node, tmp_path, whole("int8", 3), s=scales(3))

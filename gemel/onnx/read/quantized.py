@@ -6,53 +6,64 @@ from typing import Any
 
 from gemel import np
 from gemel.onnx.read.table import imports
+from gemel.onnx.read.windows import convolved
 from gemel.onnx.types import dtype_of
 
 
 def _lined(node: Any, x: Any, each: Any) -> Any:
-    """Reshape one number per element of an axis so that it broadcasts; a single one stays as it
-    is."""
-    if each is None or each.ndim != 1 or x.ndim < 2 and each.shape[0] == 1:
+    """Scales or zero points in a shape that broadcasts with x: a single one, or one for each
+    element of an axis or for each block of it."""
+    axis, block = node.get("axis", 1), node.get("block_size", 0)
+    if each is None or each.ndim == 0 or each.ndim == 1 and each.shape[0] == 1 and not block:
         return each
-    axis = node.get("axis", 1) % x.ndim
-    return np.reshape(each, tuple(-1 if i == axis else 1 for i in range(x.ndim)))
+    if not -x.ndim <= axis < x.ndim:
+        raise node.refuse(f"axis {axis}: the input has {x.ndim} axes")
+    axis %= x.ndim
+    if not block:
+        return np.reshape(each, tuple(-1 if i == axis else 1 for i in range(x.ndim)))
+    # The last block may be shorter.
+    places = slice(0, x.shape[axis])
+    return np.repeat(each, block, axis=axis)[(slice(None),) * axis + (places,)]
+
+
+def _kept(x: Any, zero: Any, dtype: Any) -> Any:
+    """Round numbers to whole ones, halves to even ones, add zero points, and clip to the range of
+    a dtype of at most two bytes."""
+    # Sums with a zero point are exact; nothing overflows, as all beyond is clipped anyway.
+    whole = np.clip(np.rint(x).astype("float32"), -FAR, FAR).astype("int32")
+    whole = whole if zero is None else whole + zero.astype("int32")
+    limits = np.iinfo(dtype)
+    return np.clip(whole, int(limits.min), int(limits.max)).astype(dtype)
+
+
+def _centred(x: Any, zero: Any) -> Any:
+    """The differences of numbers and zero points, as int32."""
+    wide = x.astype("int32")
+    return wide if zero is None else wide - zero.astype("int32")
+
+
+#: More than any sum of a number and a zero point of two bytes.
+FAR = 1 << 20
 
 
 @imports("QuantizeLinear")
 def _(node: Any, x: Any, scale: Any, zero: Any = None) -> Any:
-    _check_blocks(node)
     code = node.get("output_dtype", 0)
-    dtype = (
-        zero.dtype
-        if zero is not None
-        else dtype_of(code, node.where)
-        if code
-        else np.dtype("uint8")
-    )
-    found = np.rint(x / _lined(node, x, scale).astype(x.dtype))
-    if zero is not None:
-        found = found + _lined(node, x, zero).astype(found.dtype)
-    return _kept(found, dtype)
+    dtype = zero.dtype if zero is not None else dtype_of(code, node.where) if code else "uint8"
+    code = node.get("precision", 0)
+    # Before version 23 nothing says that quotients are rounded to the scale's dtype.
+    given = scale.dtype if node.opset >= 23 else "float32"
+    divided = dtype_of(code, node.where) if code else given
+    steps = x.astype(divided) / _lined(node, x, scale.astype(divided))
+    return _kept(steps, _lined(node, x, zero), dtype)
 
 
 @imports("DequantizeLinear")
 def _(node: Any, x: Any, scale: Any, zero: Any = None) -> Any:
-    _check_blocks(node)
-    wide = x.astype("int32")
-    if zero is not None:
-        wide = wide - _lined(node, x, zero).astype("int32")
-    return wide.astype(scale.dtype) * _lined(node, x, scale)
-
-
-def _check_blocks(node: Any) -> None:
-    if node.get("block_size", 0):
-        raise node.refuse("scales of blocks are not done")
-
-
-def _kept(x: Any, dtype: Any) -> Any:
-    """Clip integers to the range of a dtype."""
-    limits = np.iinfo(dtype)
-    return np.clip(x, int(limits.min), int(limits.max)).astype(dtype)
+    code = node.get("output_dtype", 0)
+    dtype = dtype_of(code, node.where) if code else scale.dtype
+    wide = _centred(x, _lined(node, x, zero)).astype("float32")
+    return (wide * _lined(node, x, scale).astype("float32")).astype(dtype)
 
 
 @imports("DynamicQuantizeLinear")
@@ -60,15 +71,68 @@ def _(node: Any, x: Any) -> Any:
     least, most = np.minimum(x.min(), 0), np.maximum(x.max(), 0)
     scale = (most - least) / 255
     scale = np.where(scale == 0, 1, scale)  # zeros only; ONNX leaves it open
-    zero = _kept(np.rint(-least / scale), "uint8")
-    return _kept(np.rint(x / scale) + zero.astype("float32"), "uint8"), scale, zero
+    zero = _kept(-least / scale, None, "uint8")
+    return _kept(x / scale, zero, "uint8"), scale, zero
+
+
+# --- products ---------------------------------------------------------------------------------
+
+
+def _row(each: Any) -> Any:
+    """Scales or zero points of a first factor: one, one for each row, or such of each matrix."""
+    return np.expand_dims(each, -1) if each is not None and each.ndim == 1 else each
+
+
+def _product(a: Any, b: Any, zero_a: Any, zero_b: Any) -> Any:
+    return np.matmul(_centred(a, _row(zero_a)), _centred(b, zero_b)).astype("int32")
+
+
+def _channels(weight: Any, each: Any) -> Any:
+    """One number, or one for each filter of a convolution, to broadcast with its weight."""
+    axes = (-1, *[1] * (weight.ndim - 1))
+    return each if each is None or each.ndim == 0 else np.reshape(each, axes)
+
+
+def _convolved(node: Any, x: Any, weight: Any, zero_x: Any, zero_w: Any) -> Any:
+    """The sums of products as int32; what the image is padded with is its zero point."""
+    image, filters = _centred(x, zero_x), _centred(weight, _channels(weight, zero_w))
+    # float64 holds sums of products of bytes exactly, and past int32 they begin again.
+    sums = convolved(node, image.astype("float64"), filters.astype("float64"))
+    return np.rint(sums).astype("int64").astype("int32")
+
+
+def _requantized(sums: Any, scale: Any, scale_y: Any, zero_y: Any) -> Any:
+    wide = scale.astype("float32") / scale_y.astype("float32")
+    return _kept(sums.astype("float32") * wide, zero_y, zero_y.dtype)
 
 
 @imports("MatMulInteger")
 def _(node: Any, a: Any, b: Any, zero_a: Any = None, zero_b: Any = None) -> Any:
-    a, b = a.astype("int32"), b.astype("int32")
-    if zero_a is not None:
-        own = zero_a.astype("int32")
-        a = a - (np.expand_dims(own, -1) if own.ndim else own)
-    b = b if zero_b is None else b - zero_b.astype("int32")
-    return np.matmul(a, b).astype("int32")
+    return _product(a, b, zero_a, zero_b)
+
+
+@imports("QLinearMatMul")
+def _(
+    node: Any, a: Any, scale_a: Any, zero_a: Any, b: Any, scale_b: Any, zero_b: Any,
+    scale_y: Any, zero_y: Any,
+) -> Any:  # fmt: skip
+    scale = _row(scale_a).astype("float32") * scale_b.astype("float32")
+    return _requantized(_product(a, b, zero_a, zero_b), scale, scale_y, zero_y)
+
+
+@imports("ConvInteger")
+def _(node: Any, x: Any, weight: Any, zero_x: Any = None, zero_w: Any = None) -> Any:
+    return _convolved(node, x, weight, zero_x, zero_w)
+
+
+@imports("QLinearConv")
+def _(
+    node: Any, x: Any, scale_x: Any, zero_x: Any, weight: Any, scale_w: Any, zero_w: Any,
+    scale_y: Any, zero_y: Any, bias: Any = None,
+) -> Any:  # fmt: skip
+    sums = _convolved(node, x, weight, zero_x, zero_w)
+    lined = (-1, *[1] * (weight.ndim - 2))
+    if bias is not None:
+        sums = sums + np.reshape(bias, lined)
+    scale = scale_x * (np.reshape(scale_w, lined) if scale_w.ndim else scale_w)
+    return _requantized(sums, scale, scale_y, zero_y)

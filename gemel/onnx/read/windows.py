@@ -62,7 +62,8 @@ def _around(x: Any, window: Window, value: float = 0) -> Any:
 
 
 @imports("Conv")
-def _(node: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+def convolved(node: Any, x: Any, weight: Any, bias: Any = None) -> Any:
+    """The convolution of an image, with the attributes of `Conv`."""
     window = _window(node, x, weight.shape[2:])
     pad = window.before
     if window.before != window.after:
