@@ -206,6 +206,13 @@ UNFIT: dict[str, tuple[int, Any]] = {
         1,
         lambda xp, x: x + xp.index(0),
     ),
+    "values that are not known yet.*'Recorded' does not support ufuncs": (
+        1,
+        lambda xp, x: numpy.exp(x),
+    ),
+    "use .* xp's functions .* not subscriptable": (1, lambda xp, x: x[0]),
+    "xp's functions .*: (exp: )?Recorded .* is not an array": (1, lambda xp, x: np.exp(x)),
+    "use .* xp's functions .* no attribute 'sum'": (1, lambda xp, x: x.sum()),
 }
 
 
@@ -258,6 +265,7 @@ UNREADABLE: dict[str, Any] = {
     r"takes 2 positions.* not 3": lambda loop, at, x: x.at(*at, at[0]),
     "1 is no position": lambda loop, at, x: x.at(at[0], 1),
     "use xp.where instead of if": lambda loop, at, x: x.at(*at) if loop.number(at[0]) else x,
+    "values that are not known yet.*'Source' object is not subscriptable": lambda loop, at, x: x[0],
 }
 
 
@@ -270,7 +278,7 @@ def test_index_formulas_that_read_nothing_are_named(told: str) -> None:
 
 
 def moving(spec: Any, element: Any) -> Any:
-    """An operation on one array that has these rules; its name is new."""
+    """An operation on one array that has these rules, if any; its name is new."""
 
     def moved(x: Any) -> Any:
         raise NotImplementedError
@@ -278,8 +286,44 @@ def moving(spec: Any, element: Any) -> Any:
     moved.__name__ += str(next(NUMBERS))
     made = op(moves=1)(moved)
     made.spec(spec)
-    made.element(element)
+    if element is not None:
+        made.element(element)
     return made
+
+
+def _not_finished(emit: Any, outputs: Any, inputs: Any) -> None:
+    loop = emit.loop(outputs[0].shape)
+    loop.store(outputs[0], loop.load(inputs[0]))
+
+
+def _indexed(emit: Any, outputs: Any, inputs: Any) -> None:
+    outputs[0][0] = inputs[0]
+
+
+#: `lower` rules that write nothing, by what is said about them.
+UNWRITTEN: dict[str, Any] = {
+    r"writes nothing to its result float32\[": lambda emit, outputs, inputs: None,
+    "finish the loop": _not_finished,
+    "values that are not known yet.*'Place' object does not support item assignment": _indexed,
+    "not known yet.*'RuleNest' object has no attribute 'put'": lambda emit, outputs, inputs: (
+        emit.loop(outputs[0].shape).put(1)
+    ),
+}
+
+
+@pytest.mark.parametrize("told", UNWRITTEN)
+def test_kernels_that_write_nothing_are_named(told: str) -> None:
+    unwritten = moving(lambda x: Spec(x.shape, x.dtype), None)
+    unwritten.lower(UNWRITTEN[told])
+    for function in (unwritten, gemel.compile(lambda x: unwritten(x * 2) + 1)):
+        with pytest.raises(FormulaError, match=f"{unwritten.name}: .*{told}"):
+            function(np.ones((2, 3)))
+
+
+def test_kernels_of_nothing_need_not_write() -> None:
+    empty = moving(lambda x: Spec((0,), x.dtype), None)
+    empty.lower(lambda emit, outputs, inputs: None)
+    assert empty(np.ones(2)).tolist() == []
 
 
 def test_an_index_formula_may_be_a_number() -> None:

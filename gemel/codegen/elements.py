@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.codegen.lane import Lane, recorded
+from gemel.codegen.lane import Lane, naming, recorded
 from gemel.codegen.nest import Number, Place
 from gemel.dtype import DType, as_number, check_held, int64
-from gemel.errors import AxisError, CompileError, FormulaError, name_call
+from gemel.errors import AxisError, CompileError, FormulaError
 from gemel.ir.graph import Entry, Node
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op_kinds import Elementwise, Reduction
@@ -134,19 +134,16 @@ class ElementWriter:
         return self._found(source, self.aligned(position, source), moved)
 
     def _by_rule(self, node: Node, position: Position) -> Any:
-        """What an operation's `element` rule says is at a position. Raises `FormulaError`, which
-        names the operation."""
+        """What an operation's `element` rule says is at a position. Raises `FormulaError`, see
+        `naming`."""
         op = node.op
         assert op is not None and op.rules.element is not None
         sources = [Source(self, each) for each in node.inputs]
-        try:
+        with naming(op.name, Source, At):
             found = op.rules.element(self.nest, position, *sources, **node.params)
             if hasattr(found, "cast"):
                 return found
             return Lane(self.nest.recorder).cast(found, node.specs[0].dtype.compute)
-        except FormulaError as error:
-            name_call(error, op.name)
-            raise
 
     def aligned(self, position: Position, entry: Entry) -> Position:
         """The position of an input, aligned from the right with its user's position."""

@@ -8,7 +8,9 @@ NumPy has them. Python scalars are weak: they become constants of the other valu
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Sequence
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from gemel import dtype as dtypes
 from gemel.codegen.program import FUNCTIONS
@@ -295,18 +297,36 @@ def recorded(
 ) -> list[Any]:
     """The results of an operation's formula for these recorded values, one for each output.
 
-    Raises `FormulaError`, which names the operation; what the formula itself raises is left as it
-    is.
+    Raises `FormulaError`, see `naming`.
     """
-    try:
+    with naming(op.name):
         found = op.body(lane, *values, **parameters)
         results = found if op.outputs > 1 else (found,)
         if isinstance(results, (tuple, list)) and len(results) == op.outputs:
             return [each if hasattr(each, "cast") else lane.value(each) for each in results]
         raise FormulaError(f"its formula must return a tuple of {op.outputs} values, not {found!r}")
+
+
+@contextmanager
+def naming(name: str, *kinds: type) -> Iterator[None]:
+    """Name the operation in the `FormulaError`s of its rules.
+
+    Python's own errors about values that the rule was given, which are recorded or of these kinds,
+    become such errors, too; what else the rule raises is left as it is.
+    """
+    try:
+        yield
     except FormulaError as error:
-        name_call(error, op.name)
+        name_call(error, name)
         raise
+    except (TypeError, AttributeError) as error:
+        given = "|".join(kind.__name__ for kind in (Recorded, *kinds))
+        if not re.search(rf"\b({given})\b", str(error)):
+            raise
+        raise FormulaError(
+            f"{name}: what its rule is given stands for values that are not known yet; use "
+            f"Python's operators and xp's functions (docs/extending.md): {error}"
+        ) from error
 
 
 def philox(

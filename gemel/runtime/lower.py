@@ -13,10 +13,11 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
+from gemel.codegen.lane import naming
 from gemel.codegen.nest import Nest, Number, Place
 from gemel.codegen.product import OFTEN, Workspace, factor, is_only_factor, write_product
 from gemel.dtype import DType, float64
-from gemel.errors import NoKernelError
+from gemel.errors import FormulaError, NoKernelError
 from gemel.extent import Guard, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, MixedStride, broadcast_strides, dense, mixed_strides
@@ -281,10 +282,23 @@ class Lowering:
         if op is fused:
             self._fused(node, outputs)
         else:
-            assert op.rules.lower is not None
-            op.rules.lower(self, outputs, [self.place_of(e) for e in node.inputs], **node.params)
+            self._by_rule(node, outputs)
         for entry, place in zip(node.entries, outputs, strict=True):
             self.where[entry] = place
+
+    def _by_rule(self, node: Node, outputs: list[Place]) -> None:
+        """What an operation's `lower` rule writes. Raises `FormulaError` if it leaves an output
+        without a value, and see `naming`."""
+        op, begin = node.op, self.emission.time
+        assert op is not None and op.rules.lower is not None
+        with naming(op.name, Place, RuleNest):
+            op.rules.lower(self, outputs, [self.place_of(e) for e in node.inputs], **node.params)
+        for spec, place in zip(node.specs, outputs, strict=True):
+            if place.buffer.root.last <= begin and not same_for_all(spec.size, 0):
+                raise FormulaError(
+                    f"{op.name}: its lower rule writes nothing to its result {spec}; store each "
+                    "element in a loop, and finish the loop"
+                )
 
     def _new(self, entry: Entry) -> Place:
         return self.claimed.get(entry) or self.temporary(entry.dtype, entry.shape)
