@@ -165,7 +165,7 @@ class Dim(Integer):
     def __neg__(self) -> Any:
         return 0 - self
 
-    def __pos__(self) -> Any:
+    def __pos__(self, memo: Any = None) -> Any:  # `memo`: it is also its own deep copy
         return self
 
     def __invert__(self) -> Any:
@@ -266,7 +266,7 @@ class Dim(Integer):
     def __round__(self, digits: Any = None) -> Any:
         return self if digits is None or digits >= 0 else round(int(self), digits)
 
-    __trunc__ = __floor__ = __ceil__ = __pos__
+    __trunc__ = __floor__ = __ceil__ = __copy__ = __deepcopy__ = __pos__
 
     def __str__(self) -> str:
         return str(int(self))

@@ -968,3 +968,42 @@ def test_results_that_depend_on_no_variable_are_no_heads() -> None:
                 head.backward()
         y.backward()
         assert x.grad.tolist() == [2, 2, 2]
+
+
+def nested(x: Any) -> Any:
+    for _ in range(2000):
+        x = [x]
+    return x
+
+
+CYCLE: list[Any] = []
+CYCLE.append(CYCLE)
+RING: dict[str, Any] = {}
+RING["a"] = (RING,)
+
+
+@pytest.mark.parametrize("value", [CYCLE, RING, nested(1.0), nested(np.ones(2))])
+def test_what_is_nested_without_end_is_refused(value: Any) -> None:
+    with pytest.raises(TraceError, match=r"first: an argument is a list, .* nested too deeply"):
+        gemel.compile(first)(value)
+    with pytest.raises(TraceError, match="its result is a list, tuple or dict that contai"):
+        gemel.compile(lambda x: value)(np.ones(2))
+
+
+def first(x: Any) -> Any:
+    return np.ones(2)
+
+
+def test_sizes_are_copied() -> None:
+    function = gemel.compile(
+        lambda x: x * copy.deepcopy({"a": x.shape})["a"][0] + copy.copy(x.shape[0])
+    )
+    for size in (3, 4):
+        assert function(np.ones(size)).tolist() == [2 * size] * size
+    assert function.traces == 1
+
+
+def test_attributes_that_neither_symbols_nor_arrays_have() -> None:
+    with pytest.raises(AttributeError, match=r"<_Symbol data>, .* \(float32\[2\]\), .* 'foo'$"):
+        gemel.compile(lambda x: x.foo)(np.ones(2))
+    assert gemel.compile(lambda x: x * hasattr(x, "foo"))(np.ones(2)).tolist() == [0, 0]

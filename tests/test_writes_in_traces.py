@@ -452,3 +452,71 @@ def test_parts_without_elements() -> None:
     for found, expected in zip(gemel.compile(function)(x), function(x), strict=True):
         assert found.shape == expected.shape
         assert found.tolist() == expected.tolist()
+
+
+# --- arguments of NumPy's -----------------------------------------------------------------------
+
+
+def fill_parts(given: Any, factor: Any) -> Any:
+    given["a"][1][0, 1:] = factor * 2
+    given["b"] += 1
+    return given["a"][1] * 1
+
+
+def test_arrays_of_numpy_are_written_as_if_nothing_were_compiled() -> None:
+    compiled = gemel.compile(fill_parts)
+    for size in (3, 5, 3):
+        found = []
+        for way in (fill_parts, compiled):
+            a, b = numpy.zeros((size, 4)).T, numpy.arange(6.0, dtype=">f4")[::2]  # no dense ones
+            result = way({"a": [np.ones(2), a], "b": b}, 2.5)
+            found.append((result.tolist(), a.tolist(), b.tolist()))
+        assert found[0] == found[1]
+    x, w = numpy.ones(3), np.ones(3)
+    w.attach_grad()
+    with autograd.record():
+        y = gemel.compile(lambda x, w: x.__setitem__(0, w[0] * 3) or x * w)(x, w)
+    y.backward()
+    assert x.tolist() == [3, 1, 1] and w.grad.tolist() == [6, 1, 1]
+
+
+def read_only() -> Any:
+    x = numpy.zeros(3)
+    x.flags.writeable = False
+    return x
+
+
+class Other:
+    """An array of another library."""
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return numpy.zeros(3)
+
+
+SHARED = numpy.zeros(3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        ([read_only(), np.ones(3)], "a read-only array of NumPy's; pass gemel.np.array of"),
+        ([Other(), np.ones(3)], "an argument of the type Other; pass"),
+        ([numpy.float64(1), np.ones(3)], "an argument of the type float64; pass"),
+        ([SHARED[:2], SHARED], r"float64\[2\], which .* shares memory with float64\[3\]"),
+    ],
+)
+def test_arrays_of_others_that_cannot_be_written(arguments: Any, text: str) -> None:
+    with pytest.raises(TraceError, match=f"write: .*{text}"):
+        gemel.compile(write)(*arguments)
+    assert SHARED.tolist() == [0, 0, 0]
+
+
+def write(a: Any, b: Any) -> Any:
+    a[...] = 5
+    return b * 1
+
+
+def test_symbols_have_no_value_for_arrays_of_numpy() -> None:
+    outside = numpy.zeros(3)
+    with pytest.raises(TraceError, match="needs the value of <_Symbol data>"):
+        gemel.compile(lambda x: outside.__setitem__(0, x))(np.array(1.0))

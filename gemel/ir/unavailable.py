@@ -65,4 +65,12 @@ class InMemory:
     zero_grad = Unavailable(GRADIENT)
 
 
-__all__ = ["InMemory", "Unavailable"]
+def name_symbol(error: AttributeError) -> None:
+    """Say in Python's own error for an attribute that a symbol lacks what the symbol stands for."""
+    symbol, name = error.obj, error.name
+    if isinstance(symbol, InMemory) and not isinstance(error, NotInTraceError):
+        spec = getattr(symbol, "spec", None)
+        error.args = (f"{symbol!r}, which stands for an array ({spec}), has no attribute {name!r}",)
+
+
+__all__ = ["InMemory", "Unavailable", "name_symbol"]

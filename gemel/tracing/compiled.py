@@ -32,6 +32,7 @@ from gemel.process.garbage import uncollected
 from gemel.runtime.backend import backend_for, backend_of
 from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
+from gemel.tracing import nested
 from gemel.tracing.bound import Bound
 from gemel.tracing.manners import made_nd
 from gemel.tracing.nested import by_place, form_of, unhashable
@@ -110,16 +111,20 @@ class Compiled:
         generation = self.quick.generation
         bound, flat = self._find(arguments)
         own = bound.program.own(flat.arrays)
+        copies = bound.program.copies(arguments, flat.arrays)
         try:
             results = bound.run(flat, own)
         except Unfit:
             self._bound = {key: other for key, other in self._bound.items() if other is not bound}
             bound, flat = self._find(arguments)
             own = bound.program.own(flat.arrays)
+            copies = bound.program.copies(arguments, flat.arrays)
             results = bound.run(flat, own)
         except TypeError:
             check_one_device(self.name, flat.arrays)  # names the devices; the core only has numbers
             raise
+        for array, copy in copies:
+            array[...] = copy.asnumpy()
         if not _core.recording():
             self._remember(generation, arguments, bound, flat, own)
         return results
@@ -169,7 +174,8 @@ class Compiled:
         if len(arguments) == 1 and type(arguments[0]) is ndarray:
             flat = Arguments(SINGLE, [arguments[0]], [])
         else:
-            flat = Arguments.of(arguments)
+            with nested.checked(self.name, "an argument"):
+                flat = Arguments.of(arguments)
         shapes = ((a.shape, a._code) for a in flat.arrays)
         key = (flat.structure, _mode(flat), _core.recording(), *shapes)
         try:

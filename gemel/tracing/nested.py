@@ -7,6 +7,7 @@ into a hashable structure and its leaves, and put together again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gemel.arrays.making import array_like
@@ -43,6 +44,18 @@ def flatten(value: Any, arrays: list[Any], numbers: list[float]) -> Any:
         parts = map(plain, (value.start, value.stop, value.step))
         return slice, tuple(flatten(item, arrays, numbers) for item in parts)
     return "static", type(value), value
+
+
+@contextmanager
+def checked(name: str, what: str) -> Iterator[None]:
+    """Raises `TraceError` where a nested value is taken apart that holds itself, or is too deep."""
+    try:
+        yield
+    except RecursionError:
+        raise TraceError(
+            f"{name}: {what} is a list, tuple or dict that contains itself, or is nested too "
+            "deeply; use a flat list"
+        ) from None
 
 
 def unhashable(structure: Any) -> str:
@@ -151,4 +164,4 @@ def by_place(
     return ordered
 
 
-__all__ = ["flatten", "flatten_results", "form_of", "unflatten", "unhashable"]
+__all__ = ["checked", "flatten", "flatten_results", "form_of", "unflatten", "unhashable"]

@@ -21,6 +21,7 @@ from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, place
 from gemel.ir.layout import Layout
 from gemel.ir.state import shows_another
 from gemel.ir.trace import Trace
+from gemel.ir.unavailable import name_symbol
 from gemel.passes import gradient, mixed
 from gemel.passes.bind import concretize_in_place
 from gemel.passes.gradient import dependencies
@@ -30,9 +31,10 @@ from gemel.passes.simplify import drop, inline_light_composites, merge
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.tape.views import check_apart
+from gemel.tracing.foreign import written
 from gemel.tracing.inner_gradients import InnerGradients
 from gemel.tracing.manners import are_nd
-from gemel.tracing.nested import flatten, flatten_results, unflatten
+from gemel.tracing.nested import checked, flatten, flatten_results, unflatten
 from gemel.tracing.sized_plans import SizedPlans
 
 
@@ -155,7 +157,17 @@ class Program:
                 constant(a) if isinstance(a, NUMBER) and not is_large(a) else a for a in symbols
             ]
         results: list[Any] = []
-        self.structure = flatten_results(compiled.function(*symbols), results)
+        try:
+            found = compiled.function(*symbols)
+        except AttributeError as error:
+            name_symbol(error)
+            raise
+        except ValueError as error:  # NumPy's, in place of what asking for an element raised
+            if isinstance(error.__cause__, TraceError):
+                raise error.__cause__ from None
+            raise
+        with checked(self.name, "its result"):
+            self.structure = flatten_results(found, results)
         if not arguments.arrays:
             self.is_nd = are_nd(results)  # without arguments, the results decide
         return [_result(value, self.name) for value in results]
@@ -234,6 +246,10 @@ class Program:
     def arrays(self, leaves: Sequence[Any]) -> tuple[Any, ...]:
         """All arrays of a call with these arguments."""
         return (*leaves, *self.own(leaves))
+
+    def copies(self, arguments: tuple[Any, ...], arrays: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """The arguments of NumPy's that it writes to, each with its copy among `arrays`."""
+        return written(self.name, arguments, arrays, self.written) if self.written else []
 
     def check_apart(self, arrays: Sequence[Any]) -> None:
         """Raises `TraceError` if an array that the program writes shares elements with another."""
