@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import gc
 import inspect
 import threading
+import weakref
 from collections import OrderedDict, defaultdict
 from types import SimpleNamespace
 from typing import Any, NamedTuple
@@ -715,6 +717,36 @@ def test_threads_share_the_plans_of_many_sizes(monkeypatch: pytest.MonkeyPatch) 
         thread.join()
     assert wrong == []
     assert len(function._bound) <= 4 + len(threads)
+
+
+class Scaled:
+    """An object with a compiled method."""
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    @gemel.compile
+    def times(self, x: Any, text: str) -> Any:
+        return x * self.factor
+
+
+def test_programs_for_many_objects_and_constants_are_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name in "KINDS", "SIZES":
+        monkeypatch.setattr(f"gemel.tracing.compiled.{name}", 4)
+    made = []
+    for factor in range(9):
+        each = Scaled(factor)
+        made.append(weakref.ref(each))
+        assert each.times(np.ones(2), str(factor)).tolist() == [factor, factor]
+    first = Scaled(3)
+    for text in map(str, range(9)):
+        assert first.times(np.ones(2), text).tolist() == [3, 3]
+    del each
+    gc.collect()
+    assert len(Scaled.times._programs) == len(Scaled.times._bound) == 4
+    assert [ref() for ref in made] == [None] * 9
 
 
 def test_calls_inside_calls_become_one_program() -> None:

@@ -138,6 +138,32 @@ def test_sizes_of_slices_that_depend_on_checks(name: str, tmp_path: Path) -> Non
     check(path, program, drawn(seen, 4))
 
 
+WEIGHT = np.ones((3, 2))
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda x: x[:, -3:] @ WEIGHT, ["data_0", "data_1"]),
+        (lambda x: x[:, :3] @ WEIGHT, ["data_0", "data_1"]),
+        (lambda x: x[:, ::2] @ WEIGHT, ["data_0", 6]),
+        (lambda x: x[:, : x.shape[1] // 2] @ WEIGHT, ["data_0", 6]),
+        (lambda x: x[:, 3:] @ WEIGHT, ["data_0", 6]),
+    ],
+)
+def test_axes_of_which_a_part_has_to_fit_a_weight(
+    function: Any, expected: Any, tmp_path: Path
+) -> None:
+    program = gemel.compile(function)
+    program(drawn(3, 6))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        path = gemel.onnx.export(program, tmp_path / "f.onnx")
+    assert dims(path) == expected
+    for rows, columns in (3, 6), (1, 6), *([(2, 9)] if expected[1] != 6 else []):
+        check(path, program, drawn(rows, columns))
+
+
 def test_slices_whose_sizes_do_not_matter_are_no_question(tmp_path: Path) -> None:
     functions: list[Callable[[Any], Any]] = [
         lambda x: x[-3:] * 2,

@@ -90,7 +90,8 @@ class Compiled:
         return name if named is self else (Compiled, (self.function, *self._settings))
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
-        """A method, as of any function in a class. The object is a constant of the program."""
+        """A method, as of any function in a class. The object is a constant of the program, which
+        keeps it until `KINDS` others have come."""
         return self if instance is None else MethodType(self, instance)
 
     def __call__(self, *arguments: Any, **named: Any) -> Any:
@@ -187,15 +188,16 @@ class Compiled:
             ) from None
         if bound is None or not bound.program.holds(flat):
             bound = self._bind(flat)
-            # Evict the oldest; another thread may be doing the same.
-            for old in list(self._bound)[: len(self._bound) + 1 - SIZES]:
-                self._bound.pop(old, None)
+            _make_room(self._bound, SIZES)
             self._bound[key] = bound
         return bound, flat
 
     def _bind(self, flat: Arguments) -> Bound:
         arrays = tuple((a.ndim, a._code) for a in flat.arrays)
-        programs = self._programs.setdefault((flat.structure, _mode(flat), arrays), [])
+        key = flat.structure, _mode(flat), arrays
+        if key not in self._programs:
+            _make_room(self._programs, KINDS)
+        programs = self._programs.setdefault(key, [])
         recorded = autograd.is_recording()
         programs[:] = [program for program in programs if program.lives]
         program = next((p for p in programs if p.fits(flat, recorded)), None)
@@ -304,6 +306,12 @@ def _mode(arguments: Arguments) -> tuple[Any, ...]:
     return _core.training(), default_float(), precision.current(), arguments.is_nd
 
 
+def _make_room(held: dict[Any, Any], limit: int) -> None:
+    """Evict the oldest, so that one more fits; another thread may be doing the same."""
+    for old in list(held)[: max(len(held) + 1 - limit, 0)]:
+        held.pop(old, None)
+
+
 def _above_one(arguments: Arguments) -> int:
     """How many extents of these arguments may be free."""
     return sum(n > 1 for x in arguments.arrays for n in x.shape)
@@ -311,6 +319,8 @@ def _above_one(arguments: Arguments) -> int:
 
 #: How many bound programs (kinds and sizes of arguments) a function keeps.
 SIZES = 1024
+#: For how many kinds of arguments (dtypes, numbers, texts, objects of a method) it keeps traces.
+KINDS = 1024
 #: How many traces it keeps for one kind of arguments, the newest first.
 PROGRAMS = 64
 #: The structure of the arguments of a call with one array.
