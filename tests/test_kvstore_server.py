@@ -37,6 +37,7 @@ from gemel.errors import (
 from gemel.kvstore.server import protocol
 from gemel.kvstore.server.client import ServerStore
 from gemel.kvstore.server.settings import Limits, ServerSettings, WorkerSettings, address
+from gemel.kvstore.server.updates import Updates
 
 
 def test_a_round(tmp_path: Path) -> None:
@@ -132,6 +133,46 @@ def test_optimizers_that_need_whole_parameters() -> None:
         store.init(0, np.ones((10,)))
         with pytest.raises(WorldError, match="GEMEL_PIECE"):
             store.init(1, np.ones((1000,)))
+
+
+@pytest.mark.parametrize("name", ["dist_sync", "dist_async"])
+def test_an_optimizer_and_whole_numbers(name: str) -> None:
+    """They may be kept, but not pushed; other keys go on."""
+    with job(1) as made:
+        store = made.store(0, name)
+        store.init([0, 1], [np.ones((2,), dtype="int32"), np.ones((2,))])
+        store.set_optimizer(optimizer.create("sgd", learning_rate=0.5))
+        out, whole = np.zeros((2,)), np.zeros((2,), dtype="int32")
+        store.pull(0, whole)
+        assert whole.tolist() == [1, 1]
+        store.push(0, whole)
+        store.pull(0, whole)
+        with pytest.raises(
+            KeyShapeError, match=r"pushes key '0' .*an optimizer cannot update int32"
+        ):
+            whole.wait_to_read()
+        store.pushpull(1, np.ones((2,)), out)
+        assert out.tolist() == [0.5, 0.5]
+        store.barrier()
+
+
+def test_a_server_that_cannot_apply_a_message(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It ends, because its state may be half changed, and says why to the worker that sent it."""
+
+    def fail(*given: Any) -> Any:
+        raise MemoryError("no room for the state")
+
+    with job(1) as made:
+        store = made.store(0)
+        store.init(0, np.ones((2,)))
+        store.set_optimizer(optimizer.create("sgd"))
+        monkeypatch.setattr(Updates, "__call__", fail)
+        out = np.ones((2,))
+        store.pushpull(0, np.ones((2,)), out)
+        with pytest.raises(KVStoreError, match="PUSH of worker 0: MemoryError: no room"):
+            out.wait_to_read()
+        assert made.servers[0].join(5)
+        assert "MemoryError" in str(made.servers[0].error)
 
 
 def test_a_barrier() -> None:

@@ -438,6 +438,42 @@ def test_keys_that_nobody_ever_pushes_do_not_count(tmp_path: Path) -> None:
         assert state.pushed(0) == expected
 
 
+def test_names_are_on_disk_before_older_files_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """After a power failure a log without its name would be lost, with pushes that counted."""
+    events: list[Any] = []
+
+    def sync(number: int) -> None:
+        path = Path(os.readlink(f"/proc/self/fd/{number}"))
+        events.append(sorted(os.listdir(path)) if path == tmp_path else path.name)
+
+    journal = Journal(tmp_path)
+    state = journal.load(1)
+    monkeypatch.setattr(os, "fsync", sync)
+    journal.snapshot(state)
+    journal.close()
+    both = ["lock", "log.0", "log.1", "snapshot.0", "snapshot.1"]
+    assert events == ["new.snapshot.1", both]
+    assert sorted(os.listdir(tmp_path)) == ["lock", "log.1", "snapshot.1"]
+
+
+def test_files_of_a_process_that_died_between_two_snapshots_go(tmp_path: Path) -> None:
+    """It had written the new snapshot, or half of another one."""
+    journal = Journal(tmp_path)
+    state = journal.load(1)
+    for rank, message in history(4)[:5]:
+        state.apply(rank, message)
+        journal.append(rank, message)
+    journal.close()
+    write_snapshot(tmp_path / "snapshot.1", state)
+    (tmp_path / "new.snapshot.2").write_bytes(b"GKS1 and then the process died")
+    again = Journal(tmp_path)
+    assert values(again.load(1)) == values(state)
+    again.close()
+    assert sorted(os.listdir(tmp_path)) == ["lock", "log.1", "snapshot.1"]
+
+
 def test_a_snapshot_half_written_does_not_count(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     state = journal.load(1)

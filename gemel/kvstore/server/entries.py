@@ -82,6 +82,14 @@ class Entry:
                 f"kvstore: worker {rank} sent {message.dtype}{list(message.shape)} for {self}"
             )
 
+    def takes_steps(self, rank: int) -> None:
+        """Raises `KeyShapeError` for a key of whole numbers, which an optimizer cannot update."""
+        if not self.dtype.startswith("float") and not self.barrier:
+            raise KeyShapeError(
+                f"kvstore: worker {rank} pushes {self}, but an optimizer cannot update "
+                f"{self.dtype}; use astype('float32'), or another store for such keys"
+            )
+
     def follows(self, rank: int, sequence: int) -> bool:
         """Whether a push is the rank's next one; False for one that has been received before."""
         last = self.last.get(rank, 0)

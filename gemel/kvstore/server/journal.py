@@ -9,6 +9,7 @@ that the system had not yet written to disk may be missing, unless `durable`. Th
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -120,6 +121,7 @@ class Journal:
         good = _replay(path, state) if path.exists() else 0
         self._spent = time.monotonic() - begun
         self._log = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
+        self._settle()
         os.ftruncate(self._log, good)  # drop an incomplete last record
         os.lseek(self._log, good, os.SEEK_SET)
         self._written = good
@@ -163,11 +165,26 @@ class Journal:
         log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         os.close(self._log)
         self._log = log
-        old, self._number, self._written = self._number, number, 0
-        for name in (f"snapshot.{old}", f"log.{old}"):
-            (self.folder / name).unlink(missing_ok=True)
+        self._number, self._written = number, 0
+        self._settle()
         self._spent = 0.0
         self._replay = max(self._replay, SELDOM * (time.monotonic() - begun))
+
+    def _settle(self) -> None:
+        """Once the names of the snapshot and its log are on disk, remove older files: those of the
+        last snapshot, and what a process left that died while it wrote one."""
+        folder = os.open(self.folder, os.O_RDONLY)
+        try:
+            os.fsync(folder)
+        except OSError as error:
+            if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems cannot
+                raise
+        finally:
+            os.close(folder)
+        for kind in ("snapshot", "log", "new.snapshot"):
+            for number in self._numbers(kind):
+                if number != self._number:
+                    (self.folder / f"{kind}.{number}").unlink(missing_ok=True)
 
     def close(self) -> None:
         """Close the log and release the folder."""

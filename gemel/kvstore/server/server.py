@@ -226,7 +226,16 @@ class Server:
     def change(self, rank: int, message: Message) -> bool:
         """Apply a message to the state, and write it to the journal."""
         begun = time.monotonic()
-        changed = self.state.apply(rank, message)
+        try:
+            changed = self.state.apply(rank, message)
+        except KVStoreError:
+            raise
+        except Exception as error:  # the state may have changed in part; the journal has the whole
+            problem = KVStoreError(
+                f"server: {message.kind.name} of worker {rank}: {type(error).__name__}: {error}"
+            )
+            self.stop(problem)
+            raise problem from error
         if changed and self._journal is not None:
             try:
                 self._journal.append(rank, message, time.monotonic() - begun)

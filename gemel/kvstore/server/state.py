@@ -112,6 +112,8 @@ class State:
         self._takes_part(rank)
         entry = self.entry(rank, message.key)
         entry.fits(rank, message)
+        if self.updates is not None:
+            entry.takes_steps(rank)
         if not entry.follows(rank, message.sequence):
             return False
         if entry.rounds:
