@@ -10,7 +10,7 @@ import pytest
 from slow import check, drawn
 
 import gemel
-from gemel import nd, np, npx
+from gemel import autograd, nd, np, npx
 from gemel.errors import ShapeError, UnknownNameError
 
 Array = numpy.ndarray[Any, Any]
@@ -267,3 +267,21 @@ def test_places_that_are_no_numbers() -> None:
         kernel=(1, 1),
     ).asnumpy()  # fmt: skip
     assert numpy.argwhere(found == 0).tolist() == [[1, 0, 1, 2]]
+
+
+@pytest.mark.parametrize("interp", [2, 3, 4])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_lines_of_two_bytes_are_added_in_float32(dtype: str, interp: int) -> None:
+    """The error is one rounding along each axis, however many lines are weighted, also that of the
+    gradient."""
+    x = np.array(numpy.random.default_rng(1).uniform(1, 2, (200, 3, 1)).astype("float32"))
+    found = []
+    for own in (x.astype(dtype), x.astype(dtype).astype("float64")):
+        own.attach_grad()
+        with autograd.record():
+            y = npx.image.resize(own, (3, 2 if interp == 3 else 900), interp=interp)
+        y.backward()
+        found.append([each.astype("float64").asnumpy() for each in (y, own.grad)])
+    unit = 2.0 ** {"float16": -11, "bfloat16": -8}[dtype]
+    for own, wanted in zip(*found, strict=True):
+        assert (abs(own - wanted) <= 2.1 * unit * abs(wanted) + 1e-5).all()

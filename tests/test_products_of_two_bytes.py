@@ -227,3 +227,61 @@ def test_the_gradient_of_a_broadcast_factor_is_rounded_once_after_a_loop(
     w.attach_grad()
     found = gemel.compile(gradient)(x, w, np.array(signs).astype(dtype))
     assert (exact(found) == 1).all()
+
+
+#: Sums of products in other functions, of rows a and b, whose products have too many digits.
+SUMS: dict[str, Any] = {
+    "convolve": lambda a, b: np.convolve(a, b[::-1], "valid")[0],
+    "correlate": lambda a, b: np.correlate(a, b)[0],
+    "average": lambda a, b: np.average(a, weights=b) * b.sum(),
+}
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("name", SUMS)
+def test_products_are_rounded_after_the_sum(name: str, dtype: str, compiled: bool) -> None:
+    rows = ([258.0, -256.0, 1.0], [258.0, 260.0, 1.0])
+    if name == "average":  # the sum of the weights is a number of bfloat16
+        rows[1][2] = -6.0
+    a, b = (np.array(row, dtype=dtype) for row in rows)
+    function = gemel.compile(SUMS[name]) if compiled else SUMS[name]
+    found = function(a, b)
+    assert str(found.dtype) == dtype
+    assert float(found) == sum(x * y for x, y in zip(*rows, strict=True))
+
+
+@pytest.mark.parametrize(("dtype", "large"), [("float16", 2048.0), ("bfloat16", 256.0)])
+def test_trapezoid_rounds_its_terms_after_the_sum(dtype: str, large: float) -> None:
+    """The sum of the first two is no number of the dtype."""
+    y, x = np.array([large, 3, -large], dtype=dtype), np.arange(3.0).astype(dtype)
+    for found in (np.trapezoid(y), np.trapezoid(y, x), np.trapezoid(y, x.astype("int32"))):
+        assert str(found.dtype) == dtype
+        assert float(found) == 3.0
+    wide = np.trapezoid(y, np.arange(3.0))
+    assert str(wide.dtype) == "float32"
+    assert float(wide) == 3.0
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("masked", [False, True])
+@pytest.mark.parametrize("name", ["softmax", "log_softmax"])
+def test_gradients_of_softmax_are_rounded_once(
+    name: str, masked: bool, dtype: str, compiled: bool
+) -> None:
+    """Computed from the rounded result y."""
+    x, head = made((2, 256), dtype, 2), made((2, 256), dtype, 3)
+    whole = np.ones((2, 256), dtype="bool")
+    function = getattr(npx, "masked_" + name if masked else name)
+    given = (x, whole) if masked else (x,)
+    x.attach_grad()
+    with autograd.record():
+        y = (gemel.compile(function) if compiled else function)(*given)
+    y.backward(head)
+    g = exact(head)
+    if name == "softmax":
+        wanted = exact(y) * (g - (g * exact(y)).sum(-1, keepdims=True))
+    else:
+        wanted = g - numpy.exp(exact(y)) * g.sum(-1, keepdims=True)
+    assert (abs(exact(x.grad) - wanted) <= 1.01 * 2.0 ** -DIGITS[dtype] * abs(wanted) + 1e-6).all()

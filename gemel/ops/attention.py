@@ -21,7 +21,7 @@ from gemel.ops.elementwise import (
 from gemel.ops.layouts import array_of
 from gemel.ops.linalg import matmul
 from gemel.ops.logic import logical_and
-from gemel.ops.neural import cooled, same, softmax
+from gemel.ops.neural import cooled, of_log_softmax, of_softmax, same, softmax
 from gemel.ops.reduction import max, sum
 from gemel.ops.shape import operand, operands, reshape, swapaxes, transpose
 from gemel.ranges import counted
@@ -84,8 +84,7 @@ def _(
 
 @masked_softmax.gradient
 def _(g: Any, y: Any, x: Any, mask: Any, *, axis: int) -> Any:
-    weighted = multiply(g, y)
-    return subtract(weighted, multiply(y, sum(weighted, axis=axis, keepdims=True))), None
+    return of_softmax(g, y, axis), None
 
 
 @composite(public="npx", mxnet="_npx_masked_log_softmax")
@@ -110,7 +109,7 @@ def _(data: Any, mask: Any, axis: int = -1, temperature: float | None = None) ->
 def _(g: Any, y: Any, x: Any, mask: Any, *, axis: int) -> Any:
     mask = cast(mask, dtype="bool")
     g = where(mask, g, 0.0)
-    return subtract(g, multiply(exp(y), sum(g, axis=axis, keepdims=True))), None
+    return of_log_softmax(g, y, axis), None
 
 
 @masked_softmax.spec

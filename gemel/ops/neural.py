@@ -102,8 +102,15 @@ def cooled(data: Any, temperature: float | None) -> Any:
 
 @softmax.gradient
 def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
-    weighted = multiply(g, y)
-    return (subtract(weighted, multiply(y, sum(weighted, axis=axis, keepdims=True))),)
+    return (of_softmax(g, y, axis),)
+
+
+def of_softmax(g: Any, y: Any, axis: int) -> Any:
+    """The gradient of what softmax took, from that of its result y."""
+    wide = widened(y)
+    weighted = multiply(widened(g), wide)
+    found = subtract(weighted, multiply(wide, sum(weighted, axis=axis, keepdims=True)))
+    return in_dtype(found, y.dtype)
 
 
 @composite(public="npx", onnx="LogSoftmax", mxnet="_npx_log_softmax")
@@ -135,7 +142,14 @@ def _(
 
 @log_softmax.gradient
 def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
-    return (subtract(g, multiply(exp(y), sum(g, axis=axis, keepdims=True))),)
+    return (of_log_softmax(g, y, axis),)
+
+
+def of_log_softmax(g: Any, y: Any, axis: int) -> Any:
+    """The gradient of what log_softmax took, from that of its result y."""
+    wide = widened(g)
+    found = subtract(wide, multiply(exp(widened(y)), sum(wide, axis=axis, keepdims=True)))
+    return in_dtype(found, y.dtype)
 
 
 @softmax.spec

@@ -81,10 +81,10 @@ def vecdot(x1: Any, x2: Any, *, axis: int = -1) -> Any:
             f"vecdot: {x1.spec} and {x2.spec} must have the same length along axis {axis}"
         )
     a, b = (moveaxis(x, axis, -1) for x in (conjugated(x1), x2))
-    return _sum_of_products(a, b, (-1,))
+    return sum_of_products(a, b, (-1,))
 
 
-def _sum_of_products(a: Any, b: Any, axis: tuple[int, ...]) -> Any:
+def sum_of_products(a: Any, b: Any, axis: tuple[int, ...]) -> Any:
     """The sum of a * b along axes, in their common dtype. Floating products are only rounded to it
     after they are summed."""
     dtype = promote_specs(a.spec, b.spec)
@@ -334,7 +334,7 @@ def _contracted(
         lead = len(batch)
         y = reshape(y, shape=(*y.shape[:lead], *[1] * len(rows), *y.shape[lead:]))
         at = tuple(range(lead + len(rows), lead + len(rows) + len(inside)))
-        found = _sum_of_products(x, y, at) if at else multiply(x, y)
+        found = sum_of_products(x, y, at) if at else multiply(x, y)
         return "".join((*batch, *rows, *columns)), found
     shapes = [tuple(extents[c] for c in part) for part in (batch, rows, inside, columns)]
     many, high, deep, wide = map(product, shapes)

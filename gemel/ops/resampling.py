@@ -12,6 +12,7 @@ from gemel.ir.public import Array, function
 from gemel.ops import elementwise as ops
 from gemel.ops.indexing import gather
 from gemel.ops.interpolation import interpolated
+from gemel.ops.reduction import in_dtype, widened
 from gemel.ops.shape import expand_dims, operand, reshape, transpose
 
 #: The numbers that `resize` takes as `interp`, and how many pixels on each side they weight.
@@ -63,13 +64,13 @@ def weighed(x: Any, axis: int, size: int, interp: int, shrinks: bool) -> Any:
     most = max(map(len, taps))
     full = [each + [(0, 0.0)] * (most - len(each)) for each in taps]
     shape = (size, *[1] * (len(x.shape) - axis - 1))
-    found = None
+    found, own, x = None, x.dtype, widened(x)
     for column in zip(*full, strict=True):
         numbers, weights = zip(*column, strict=True)
         weight = ops.cast(operand(list(weights), (x,)), dtype=x.dtype)
         part = gather(x, above.index_item(numbers, x), axis=axis) * reshape(weight, shape=shape)
         found = part if found is None else found + part
-    return found
+    return in_dtype(found, own)
 
 
 @function(public="npx.image")

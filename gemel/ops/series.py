@@ -30,7 +30,8 @@ from gemel.ops.elementwise import (
     where,
 )
 from gemel.ops.logic import equal, logical_and
-from gemel.ops.reduction import floating, sum
+from gemel.ops.products import sum_of_products
+from gemel.ops.reduction import floating
 from gemel.ops.shape import concatenate, listed, operand, operands, reshape
 from gemel.ops.statistics import diff
 from gemel.ops.windows import windows
@@ -58,8 +59,7 @@ def _slid(name: str, a: Any, v: Any, mode: str) -> Any:
     ends = [full(0, shape=(count,), dtype=a.dtype) for count in (before, after)]
     longer = concatenate(ends[0], a, ends[1], axis=0) if mode != "valid" else a
     seen = windows(longer, kernel=(int(v.shape[0]),), stride=(1,), dilate=(1,))
-    products = multiply(seen, reshape(v, shape=(-1, 1)))
-    return cast(sum(products, axis=0), dtype=products.dtype)
+    return sum_of_products(seen, reshape(v, shape=(-1, 1)), (0,))
 
 
 @function(public="np")

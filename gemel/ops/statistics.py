@@ -31,7 +31,7 @@ from gemel.ops.elementwise import (
 )
 from gemel.ops.logic import equal, isfinite, isnan, logical_and, not_equal
 from gemel.ops.random import required
-from gemel.ops.reduction import count, counted, floating, max, mean, min, sum
+from gemel.ops.reduction import count, counted, floating, in_dtype, max, mean, min, sum, widened
 from gemel.ops.selection import take_along_axis
 from gemel.ops.shape import broadcast_to, concatenate, operand, operands, reshape, stack, transpose
 from gemel.ops.sorting import argsort
@@ -90,8 +90,11 @@ def average(
     else:
         a, weights = floating(a), floating(weights)
         weights = broadcast_to(_lined_up("average", weights, a, axis), shape=a.shape)
+        dtype, own = promote_specs(a.spec, weights.spec), weights.dtype
+        a, weights = widened(a), widened(weights)
         total = sum(weights, axis=axis, keepdims=keepdims)
         found = divide(sum(multiply(a, weights), axis=axis, keepdims=keepdims), total)
+        found, total = in_dtype(found, dtype), in_dtype(total, own)
     return (found, total) if returned else found
 
 
@@ -406,10 +409,19 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Array:
     """The integral of y over x (or spacing dx) along an axis, by the trapezoidal rule."""
     y, x = (operand(y), None) if x is None else operands((y, x))
     axis = normalize_axis("trapezoid", axis, y.ndim)
-    after, before = _neighbours(y, axis)
+    dtype = y.dtype if x is None else promote_specs(y.spec, x.spec)
+    after, before = _neighbours(_for_sums(y), axis)
     if x is None:
-        return sum(multiply(add(after, before), dx / 2), axis=axis)
-    width = diff(x, axis=axis if x.ndim > 1 else 0)
-    if x.ndim == 1:
-        width = reshape(width, shape=(-1,) + (1,) * (y.ndim - axis - 1))
-    return sum(multiply(multiply(width, add(after, before)), 0.5), axis=axis)
+        terms = multiply(add(after, before), dx / 2)
+    else:
+        width = diff(_for_sums(x), axis=axis if x.ndim > 1 else 0)
+        if x.ndim == 1:
+            width = reshape(width, shape=(-1,) + (1,) * (y.ndim - axis - 1))
+        terms = multiply(multiply(width, add(after, before)), 0.5)
+    found = sum(terms, axis=axis)
+    return in_dtype(found, dtype) if dtype.is_floating else found
+
+
+def _for_sums(x: Any) -> Any:
+    """Floating numbers in the dtype of their sums; others as they are."""
+    return widened(x) if x.dtype.is_floating else x
