@@ -171,6 +171,26 @@ def test_dtypes(dtype: str, near: float) -> None:
         numpy.testing.assert_allclose(found, expected, rtol=near, atol=near * abs(expected).max())
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("dtype", "rows"), [("float16", 2049), ("bfloat16", 257)])
+def test_gradients_of_shared_values_are_rounded_once(dtype: str, rows: int, compiled: bool) -> None:
+    """The gradient from one head is no number of the dtype; the sum of both is."""
+    q, k = np.zeros((2, rows, 3), dtype=dtype), np.zeros((4, 3), dtype=dtype)
+    v, head = np.ones((4, 2), dtype=dtype), np.ones((2, rows, 2), dtype=dtype)
+    head[1] = -1
+    head[1, -1] = 0
+
+    def gradient(q: Any, k: Any, v: Any, head: Any) -> Any:
+        with autograd.record():
+            y, _ = blocked_attention(q, k, v, rows=64)
+        return autograd.grad(y, [v], head)[0]
+
+    v.attach_grad()
+    found = (gemel.compile(gradient) if compiled else gradient)(q, k, v, head)
+    assert found.dtype == dtype
+    assert (found.astype("float32").asnumpy() == 0.25).all()
+
+
 @pytest.mark.parametrize("lead", [(0,), (2, 0), (2,)])
 def test_empty_axes(lead: tuple[int, ...]) -> None:
     """Without heads or queries the results are empty; without keys there are no weights."""

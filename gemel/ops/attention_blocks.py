@@ -82,6 +82,9 @@ def _(g: Any, y: Any, query: Any, key: Any, value: Any, mask: Any = None, **ways
     shift = sum(multiply(widened(of_found), widened(found)), axis=-1, keepdims=True)
     if of_sums is not None:
         shift = subtract(shift, of_sums)
+    if any(not same_shape(x.shape[:-2], found.shape[:-2]) for x in (query, key, value)):
+        # The gradient of what is the same for several heads is summed over them, and rounded then.
+        query, key, value = map(widened, (query, key, value))
     given = [x for x in (of_found, query, key, value, sums, shift, mask) if x is not None]
     made = blocked_attention_backward(*given, **ways)
     return (*made, None)
