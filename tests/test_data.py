@@ -345,3 +345,50 @@ def test_times_without_a_limit(thread_pool, timeout):
     examples = gdata.SimpleDataset(list(range(6)))
     loader = gdata.DataLoader(examples, 2, num_workers=1, thread_pool=thread_pool, timeout=timeout)
     assert [batch.tolist() for batch in loader] == [[0, 1], [2, 3], [4, 5]]
+
+
+batchify = gdata.batchify
+ARRAYS = gdata.ArrayDataset(np.arange(6), np.arange(6))
+REFUSED = {
+    "sampler": (lambda: gdata.DataLoader(ARRAYS, 2, sampler=5), "DataLoader: the sampler is 5"),
+    "a class": (lambda: gdata.DataLoader(ARRAYS, 2, sampler=gdata.RandomSampler), "the sampler is"),
+    "batches": (lambda: gdata.DataLoader(ARRAYS, batch_sampler=5), "the batch_sampler is 5"),
+    "data": (lambda: gdata.DataLoader(5, 2), "DataLoader: the data set is 5"),
+    "batchify": (
+        lambda: gdata.DataLoader(ARRAYS, 2, batchify_fn=5),
+        "batchify_fn: 5 is not",
+    ),
+    "source": (lambda: gdata.ArrayDataset(5), "ArrayDataset: source 0 is 5"),
+    "no axes": (lambda: gdata.ArrayDataset(np.array(5)), r"ArrayDataset: source 0 is array\(5\)"),
+    "none": (lambda: gdata.ArrayDataset(), "ArrayDataset: give at least one"),
+    "simple": (lambda: gdata.SimpleDataset(5), "SimpleDataset: the data is 5"),
+    "sample": (lambda: ARRAYS.sample(5), "sample: the sampler is 5"),
+    "of 5": (lambda: gdata.BatchSampler(5, 2), "BatchSampler: the sampler is 5"),
+    "function": (lambda: gdata.FilterSampler(5, ARRAYS), "FilterSampler: 5 is not a function"),
+    "rank": (lambda: gdata.WorkerBatchSampler(7, 4, 2, "a"), "WorkerBatchSampler: worker a of 2"),
+    "state": (
+        lambda: gdata.DataLoader(ARRAYS, 2).load_state_dict({"x": 1}),
+        "is not the state of a BatchSampler",
+    ),
+    "dict": (lambda: batchify.default_batchify_fn([{}]), "cannot make an array of dict"),
+    "mixed": (lambda: batchify.default_batchify_fn([3, np.ones(2)]), r"shapes \(\), \(2,\) cannot"),
+    "val": (lambda: batchify.Pad(val="a"), "Pad: val is 'a'"),
+    "group of 5": (lambda: batchify.Group(5), "Group: 5 is not a function"),
+    "no tuples": (lambda: batchify.Group(batchify.Stack())([1, 2]), "the examples are no tuples"),
+    "no examples": (lambda: batchify.Group(batchify.Stack())([]), "at least one example"),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_cannot_be_loaded_is_refused_at_once(name):
+    make, match = REFUSED[name]
+    with pytest.raises(GemelError, match=match):
+        make()
+
+
+def test_a_data_set_without_a_length_has_a_sampler():
+    class Squares:
+        def __getitem__(self, index):
+            return index * index
+
+    assert [x.tolist() for x in gdata.DataLoader(Squares(), 2, sampler=[3, 5])] == [[9, 25]]

@@ -471,6 +471,7 @@ def test_bad_input() -> None:
         (GemelError, "callback 3 has none", lambda: gluon.fit(net, data, LOSS, trainer, (), [3])),
         (GemelError, "evaluate: .* no batches", lambda: gluon.evaluate(net, [], LOSS)),
         (ShapeError, "batch_axis=5", lambda: gluon.fit(net, data, LOSS, trainer, batch_axis=5)),
+        (GemelError, "batch_axis is 'a'", lambda: gluon.evaluate(net, data, batch_axis="a")),
         (UnknownNameError, "auto", lambda: gluon.EarlyStopping(mode="less")),
         (
             ShapeError,

@@ -45,7 +45,8 @@ def fit(
     Each iteration over `data` gives batches (inputs..., label), as from a `DataLoader`.
     `loss(net(*inputs), label)` is one number per example (or one for all); the `trainer` minimizes
     the mean. A batch is split over the devices of the parameters. After each epoch `metrics` and
-    the loss are also computed on `validation` data. `callbacks` are objects with any of the methods
+    the loss are also computed on `validation` data; a metric of several values has an entry for
+    each: ``f1 0``, ``f1 1``. `callbacks` are objects with any of the methods
     of `Callback`, such as `EarlyStopping` and `ClipGradients`.
 
     `checkpoint` is a path, written after each epoch, or a `Checkpoint`. If the file exists when
@@ -433,6 +434,8 @@ def split_batch(batch: Any, devices: list[Any], axis: int) -> tuple[list[Any], l
             f"fit: a batch is {type(batch).__name__}; it must be a list of inputs and a label, "
             "as from a DataLoader over ArrayDataset(inputs, labels)"
         )
+    if not hasattr(axis, "__index__"):
+        raise FitError(f"fit: batch_axis is {axis!r}; it must be a whole number")
     if axis and not -len(batch[0].shape) <= axis < len(batch[0].shape):
         raise AxisError(f"fit: batch_axis={axis}, but the data has shape {tuple(batch[0].shape)}")
     count = min(len(devices), len(batch[0]) if axis == 0 else batch[0].shape[axis])

@@ -6,7 +6,8 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gemel import np
-from gemel.errors import ShapeError
+from gemel.errors import OperandError, ShapeError, check_function
+from gemel.extent import NUMBER
 from gemel.ranges import counted
 from gemel.tracing.manners import like
 
@@ -43,7 +44,7 @@ def default_batchify_fn(examples: list[Any]) -> Any:
     if isinstance(first, (tuple, list)):
         other = next((each for each in examples if not isinstance(each, (tuple, list))), first)
         if other is not first:
-            raise TypeError(
+            raise OperandError(
                 f"DataLoader: a {type(first).__name__} and {type(other).__name__} cannot form a "
                 "batch; give all examples the same parts, or give a batchify_fn, such as "
                 "batchify.AsList()"
@@ -64,7 +65,9 @@ def default_batchify_fn(examples: list[Any]) -> Any:
         whole = all(isinstance(example, int) for example in examples)
         return np.array(examples, dtype="int64" if whole else "float32")
     if not any(hasattr(example, "__array_interface__") for example in examples):
-        raise TypeError(
+        if any(isinstance(example, np.ndarray) for example in examples):
+            return _stacked(np.stack, examples)
+        raise OperandError(
             f"DataLoader: cannot make an array of {type(first).__name__}; give a batchify_fn, "
             "such as batchify.AsList()"
         )
@@ -145,7 +148,7 @@ class Pad:
         use_shared_mem: bool = False,
     ) -> None:
         del use_shared_mem
-        self._val = 0 if val is None else val
+        self._val = _number(0 if val is None else val)
         self._dtype = dtype
         self._round_to = counted("Pad", "round_to", round_to or 1)
 
@@ -174,6 +177,13 @@ class Pad:
             place = (number, *(slice(0, n) for n in x.shape))
             found[place] = x
         return found
+
+
+def _number(value: Any) -> Any:
+    """Check what pads. Raises `OperandError` unless it is a number."""
+    if not isinstance(value, NUMBER) and not hasattr(value, "item"):
+        raise OperandError(f"Pad: val is {value!r}; it must be a number")
+    return value
 
 
 def _with_value(value: Any, arrays: list[Any]) -> Any:
@@ -211,9 +221,16 @@ class Group:
 
     def __init__(self, fn: Any, *args: Callable[[list[Any]], Any]) -> None:
         self._functions = list(fn) if isinstance(fn, (list, tuple)) else [fn, *args]
+        for function in self._functions:
+            check_function("Group", function)
 
     def __call__(self, data: list[Any]) -> tuple[Any, ...]:
         """One batch per part. Raises `ShapeError` if examples have another number of parts."""
+        check_any(data)
+        if not all(isinstance(example, (tuple, list)) for example in data):
+            raise OperandError(
+                f"Group: there are {len(self._functions)} functions, but the examples are no tuples"
+            )
         if any(len(example) != len(self._functions) for example in data):
             raise ShapeError(
                 f"Group: there are {len(self._functions)} functions, but examples of "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from gemel import np
 from gemel.errors import ArgumentError, DTypeError, ShapeError, check_function
 from gemel.gluon.data.batchify import default_batchify_fn
-from gemel.gluon.data.sampler import index_array
+from gemel.gluon.data.sampler import check_iterable, check_sized, index_array
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.nn.containers import HybridSequential, Sequential
 from gemel.ranges import counted
@@ -66,6 +66,7 @@ class Dataset:
 
     def sample(self, sampler: Iterable[int]) -> Dataset:
         """The examples selected by a sampler now, in its order."""
+        check_iterable("sample", "the sampler", sampler)
         return _Chosen(self, list(sampler))
 
 
@@ -77,6 +78,7 @@ class SimpleDataset(Dataset):
     """A list, or anything else with a length and items, as a data set."""
 
     def __init__(self, data: Any) -> None:
+        check_sized("SimpleDataset", "the data", data)
         self._data = data
 
     def __len__(self) -> int:
@@ -94,8 +96,9 @@ class ArrayDataset(Dataset):
 
     def __init__(self, *sources: Any) -> None:
         if not sources:
-            raise ValueError("ArrayDataset: give at least one array")
+            raise ArgumentError("ArrayDataset: give at least one array")
         for number, source in enumerate(sources):
+            check_sized("ArrayDataset", f"source {number}", source)
             if len(source) != len(sources[0]):
                 raise ShapeError(
                     f"ArrayDataset: source {number} has {len(source)} examples and source 0 has "

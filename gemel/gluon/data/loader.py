@@ -9,7 +9,7 @@ from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
-from gemel.errors import ArgumentError, unknown_name
+from gemel.errors import ArgumentError, check_function, unknown_name
 from gemel.gluon.data.batchify import check_any, default_batchify_fn
 from gemel.gluon.data.dataset import Dataset
 from gemel.gluon.data.sampler import (
@@ -17,6 +17,8 @@ from gemel.gluon.data.sampler import (
     BatchSampler,
     RandomSampler,
     SequentialSampler,
+    check_iterable,
+    check_sized,
     index_array,
     is_count,
     listed,
@@ -66,7 +68,11 @@ class DataLoader:
         try_nopython: bool | None = None,
         auto_reload: bool = False,
     ) -> None:
+        if sampler is None and batch_sampler is None:
+            check_sized("DataLoader", "the data set", dataset)
         _check(batch_size, shuffle, sampler, last_batch, batch_sampler)
+        if batchify_fn is not None:
+            check_function("DataLoader: batchify_fn", batchify_fn)
         self._dataset = dataset
         self._batchify = batchify_fn or default_batchify_fn
         taker = dataset._taker() if isinstance(dataset, Dataset) else None
@@ -204,7 +210,11 @@ def _whole(name: str, value: Any) -> int:
 def _check(
     batch_size: int | None, shuffle: bool, sampler: Any, last_batch: Any, batch_sampler: Any
 ) -> None:
-    """Raise `ArgumentError` for settings that contradict each other."""
+    """Raise `ArgumentError` for settings that contradict each other, and `OperandError` for what
+    is no sampler."""
+    for what, value in (("the sampler", sampler), ("the batch_sampler", batch_sampler)):
+        if value is not None:
+            check_iterable("DataLoader", what, value)
     if last_batch is not None and last_batch not in LAST_BATCH:
         raise unknown_name("last_batch", last_batch, LAST_BATCH)
     if batch_sampler is not None:

@@ -7,8 +7,15 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
-from gemel.errors import ArgumentError, ParameterFileError, unknown_name
+from gemel.errors import (
+    ArgumentError,
+    OperandError,
+    ParameterFileError,
+    check_function,
+    unknown_name,
+)
 from gemel.ranges import counted
+from gemel.spec import whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -24,6 +31,23 @@ class Sampler:
 
     def __len__(self) -> int:
         raise NotImplementedError(f"{type(self).__name__} has no __len__")
+
+
+def check_iterable(name: str, what: str, value: Any) -> None:
+    """Raise `OperandError` for what cannot be iterated over, such as a number or a class."""
+    several = hasattr(value, "__iter__") or hasattr(value, "__getitem__")
+    if isinstance(value, type) or not several:
+        raise OperandError(f"{name}: {what} is {value!r}; it must be a Sampler or a list")
+
+
+def check_sized(name: str, what: str, value: Any) -> None:
+    """Raise `OperandError` for what has no length and no items, such as a number or a class."""
+    sized = hasattr(value, "__len__") and hasattr(value, "__getitem__")
+    if isinstance(value, type) or not sized or getattr(value, "shape", None) == ():
+        raise OperandError(
+            f"{name}: {what} is {value!r}; it must have a length and items, as a data set, an "
+            "array or a list"
+        )
 
 
 def is_count(value: Any) -> bool:
@@ -58,7 +82,7 @@ class SequentialSampler(Sampler):
 
     def __init__(self, length: int, start: int = 0) -> None:
         self._length = counted(type(self).__name__, "length", length, 0)
-        self._start = start
+        self._start = whole(type(self).__name__, "start", start)
 
     def __iter__(self) -> Iterator[int]:
         return iter(range(self._start, self._start + self._length))
@@ -109,6 +133,8 @@ class FilterSampler(Sampler):
     """The indices of the examples for which `fn` returns true; each example is read once, now."""
 
     def __init__(self, fn: Callable[[Any], bool], dataset: Any) -> None:
+        check_function("FilterSampler", fn)
+        check_sized("FilterSampler", "the data set", dataset)
         self._numbers = [number for number in range(len(dataset)) if fn(dataset[number])]
 
     def __iter__(self) -> Iterator[int]:
@@ -128,6 +154,7 @@ class BatchSampler(Sampler):
     def __init__(self, sampler: Any, batch_size: int, last_batch: str = "keep") -> None:
         if last_batch not in LAST_BATCH:
             raise unknown_name("last_batch", last_batch, LAST_BATCH)
+        check_iterable("BatchSampler", "the sampler", sampler)
         if not is_count(batch_size):
             raise ArgumentError(f"BatchSampler: batch_size is {batch_size!r}; it must be 1 or more")
         self._sampler = sampler
@@ -140,7 +167,13 @@ class BatchSampler(Sampler):
         return {"left": list(self._left)}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Start the next epoch with these indices."""
+        """Start the next epoch with these indices. Raises `ParameterFileError` for another
+        state."""
+        if not isinstance(state, dict) or not isinstance(state.get("left"), list):
+            raise ParameterFileError(
+                f"BatchSampler: {state!r} is not the state of a BatchSampler, which has 'left', a "
+                "list of indices"
+            )
         self._left = list(state["left"])
 
     def __iter__(self) -> Iterator[list[Any]]:
@@ -170,7 +203,7 @@ class WorkerBatchSampler(Sampler):
     each. So the batches do not depend on the number of workers, and a job with another number of
     workers can resume in the middle of an epoch. The random streams are not used.
 
-    `last_batch` is "discard" or "keep". Raises `ValueError` for a batch, or a last one that is
+    `last_batch` is "discard" or "keep". Raises `ArgumentError` for a batch, or a last one that is
     kept, with fewer examples than workers.
 
     >>> first, second = (gluon.data.WorkerBatchSampler(7, 4, 2, rank) for rank in range(2))
@@ -190,8 +223,9 @@ class WorkerBatchSampler(Sampler):
     ) -> None:
         if last_batch not in ("discard", "keep"):
             raise unknown_name("last_batch", last_batch, ("discard", "keep"))
-        if not (is_count(batch_size) and is_count(num_workers) and 0 <= rank < num_workers):
-            raise ValueError(
+        counts = is_count(batch_size) and is_count(num_workers) and hasattr(rank, "__index__")
+        if not (counts and 0 <= rank < num_workers):
+            raise ArgumentError(
                 f"WorkerBatchSampler: worker {rank} of {num_workers}, batches of {batch_size}; "
                 "the counts must be 1 or more, and the rank below the number of workers"
             )
@@ -199,14 +233,14 @@ class WorkerBatchSampler(Sampler):
         rest = length % batch_size if last_batch == "keep" else 0
         least = min(size for size in (batch_size, rest) if size)
         if least < num_workers:
-            raise ValueError(
+            raise ArgumentError(
                 f"WorkerBatchSampler: a batch of {least} examples leaves some of the "
                 f"{num_workers} workers without any; use larger batches, or last_batch='discard'"
             )
         self._length = length
         self._batch_size = batch_size
         self._share = rank, num_workers
-        self._order = {"shuffle": bool(shuffle), "seed": int(seed)}
+        self._order = {"shuffle": bool(shuffle), "seed": whole("WorkerBatchSampler", "seed", seed)}
         self._count = length // batch_size + (rest > 0)
         self._epoch = 0
 
