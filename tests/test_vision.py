@@ -18,7 +18,7 @@ import numpy
 import pytest
 
 from gemel import gluon, np
-from gemel.errors import DataFileError, MissingFileError
+from gemel.errors import ArgumentError, DataFileError, MissingFileError, OperandError
 from gemel.gluon import data as gdata
 from gemel.gluon.data import vision
 from gemel.gluon.data.vision import datasets
@@ -391,8 +391,22 @@ def test_lists(folder: Path) -> None:
     (folder / "all.lst").write_text("0\t3\tcat/a.jpg\n1\tx\tdog/c.PNG\n")
     with pytest.raises(DataFileError, match=r"all\.lst: byte 14: could not convert"):
         vision.ImageListDataset(folder, "all.lst")
-    with pytest.raises(ValueError, match="row 0 must be"):
-        vision.ImageListDataset(folder, [["a.jpg"]])
+    (folder / "all.lst").write_bytes(b"0\t3\tcat/a.jpg\n1\t4\t\xff.jpg\n")
+    with pytest.raises(DataFileError, match=r"all\.lst: byte 14: 'utf-8' codec can't decode"):
+        vision.ImageListDataset(folder, "all.lst")
+    with pytest.raises(MissingFileError, match=r"none\.lst does not exist"):
+        vision.ImageListDataset(folder, "none.lst")
+    for row in (["a.jpg"], 5):
+        with pytest.raises(ArgumentError, match="row 0 must be"):
+            vision.ImageListDataset(folder, [row])
+
+
+def test_transforms_of_what_are_none() -> None:
+    with pytest.raises(OperandError, match=r"Compose: give a list of transforms, not ToTensor"):
+        vision.transforms.Compose(vision.transforms.ToTensor())
+    for limits in (5, (1, 2, 3), (2, 1)):
+        with pytest.raises(ArgumentError, match=r"RandomRotation: the limits .* must be"):
+            vision.transforms.RandomRotation(limits)
 
 
 def test_workers_hand_over_pictures_of_a_data_set_in_memory(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemel import image, np, recordio
-from gemel.errors import DataFileError, MissingFileError
+from gemel.errors import ArgumentError, DataFileError, MissingFileError
 from gemel.gluon.data.dataset import Dataset, RecordFileDataset, Taker
 from gemel.gluon.data.vision.formats import contents, read_cifar, read_pictures
 from gemel.gluon.download import data_dir, download, repository_url
@@ -160,7 +160,7 @@ class CIFAR100(CIFAR10):
         train: bool = True,
         transform: Transform | None = None,
     ) -> None:
-        self._which = int(fine_label)
+        self._which = int(bool(fine_label))
         super().__init__(root, train, transform)
 
 
@@ -261,12 +261,14 @@ class ImageListDataset(Dataset):
         self._flag = flag
         self._transform = transform
         if imglist is None:
-            raise ValueError("ImageListDataset: give imglist, a list or the path of a .lst file")
+            raise ArgumentError("ImageListDataset: give imglist, a list or the path of a .lst file")
         lines = _lines_of(self._root, imglist) if isinstance(imglist, (str, Path)) else imglist
         self.items: list[tuple[str, Any]] = []
         for number, row in enumerate(lines):
-            if len(row) < 2:
-                raise ValueError(f"ImageListDataset: row {number} must be (label, path), not {row}")
+            if not isinstance(row, (list, tuple)) or len(row) < 2:
+                raise ArgumentError(
+                    f"ImageListDataset: row {number} must be (label, path), not {row}"
+                )
             *labels, path = row
             flat = labels[0] if len(labels) == 1 else labels
             self.items.append((str(self._root / path), numpy().float32(flat)))
@@ -282,10 +284,12 @@ class ImageListDataset(Dataset):
 
 def _lines_of(root: Path, name: Any) -> list[list[Any]]:
     path = root / name
+    if not path.is_file():
+        raise MissingFileError(f"ImageListDataset: {path} does not exist")
     found, offset = [], 0
     for line in path.read_bytes().splitlines(keepends=True):
-        parts = line.decode().strip().split("\t")
         try:
+            parts = line.decode().strip().split("\t")
             if line.strip():
                 found.append([*(float(value) for value in parts[1:-1]), parts[-1]])
             if line.strip() and len(parts) < 3:

@@ -12,7 +12,7 @@ from typing import Any
 
 from gemel import image, np, npx
 from gemel.dtype import as_dtype
-from gemel.errors import ArgumentError, ShapeError
+from gemel.errors import ArgumentError, OperandError, ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.data.dataset import takes_batches
 from gemel.gluon.hybrid import HybridBlock
@@ -33,6 +33,8 @@ class Compose(Sequential):
 
     def __init__(self, transforms: Any) -> None:
         super().__init__()
+        if not hasattr(transforms, "__iter__"):
+            raise OperandError(f"Compose: give a list of transforms, not {transforms!r}")
         for hybrid, run in groupby(transforms, lambda each: isinstance(each, HybridBlock)):
             several = list(run)
             self.add(*([HybridCompose(several)] if hybrid and len(several) > 1 else several))
@@ -143,10 +145,13 @@ class RandomRotation(Transform):
         rotate_with_proba: float = 1.0,
     ) -> None:
         super().__init__()
-        low, high = angle_limits
+        pair = tuple(angle_limits) if hasattr(angle_limits, "__iter__") else ()
         check_number("RandomRotation", "rotate_with_proba", rotate_with_proba, 0, 1)
-        if not (is_finite(low) and is_finite(high) and low < high):
-            raise ArgumentError(f"RandomRotation: the limits {angle_limits} must be increasing")
+        if not (len(pair) == 2 and all(map(is_finite, pair)) and pair[0] < pair[1]):
+            raise ArgumentError(
+                f"RandomRotation: the limits {angle_limits} must be increasing: two numbers"
+            )
+        low, high = pair
         self._settings = {
             "angle_limits": (float(low), float(high)),
             "zoom_in": zoom_in,
