@@ -225,6 +225,23 @@ def test_it_is_traced_once() -> None:
     assert len(calls) == 1
 
 
+def test_programs_for_many_settings_are_kept() -> None:
+    net = begun(dense)
+    calls = []
+
+    def forward(x: Any, y: Any) -> Any:
+        calls.append(x)
+        return LOSS(net(x), y)
+
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.1})
+    step = trainer.compile(forward)
+    for _ in range(2):
+        for clip in range(1, 13):
+            trainer.optimizer.clip_gradient = clip
+            step(*batch(clip))
+    assert len(calls) == 12
+
+
 def test_a_batch_that_fails_leaves_everything_as_it_was() -> None:
     net = begun(dense)
     table = np.arange(4.0)

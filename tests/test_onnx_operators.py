@@ -147,6 +147,30 @@ def test_samples_beyond_images_that_are_mirrored(
     numpy.testing.assert_allclose(*samples, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("where", "rounding", "scale", "expected"),
+    [
+        ("half_pixel", "floor", 0.6, [0, 2, 3]),
+        ("pytorch_half_pixel", "floor", 0.6, [0, 2, 3]),
+        ("half_pixel", "ceil", 0.6, [1, 2, 4]),
+        ("asymmetric", "floor", 0.6, [0, 1, 3]),
+        ("asymmetric", "floor", 1 / 3, [0, 3]),
+        ("half_pixel", "floor", 1 / 3, [1, 4]),
+    ],
+)
+def test_resized_by_factors_that_float32_does_not_hold(
+    where: str, rounding: str, scale: float, expected: Any, tmp_path: Path
+) -> None:
+    """ONNX Runtime gives these, too: quotients by them are rounded to float32."""
+    node = onnx.helper.make_node(
+        "Resize", ["x", "", "scales"], ["y"],
+        mode="nearest", nearest_mode=rounding, coordinate_transformation_mode=where,
+    )  # fmt: skip
+    scales = numpy.array([1, scale], "f")
+    found = run(node, tmp_path, numpy.arange(6, dtype="f")[None], scales=scales)
+    assert found.tolist() == [expected]
+
+
 # --- quantized numbers ------------------------------------------------------------------------
 
 

@@ -136,9 +136,7 @@ class CompiledStep:
             update = self._trainer.optimizer._fused.function(asked)
             known = _Program(self._function, update, parameters, asked)
             self._programs.pop(asked.key, None)
-            # Evict the oldest; another thread may be doing the same.
-            for old in list(self._programs)[: len(self._programs) + 1 - PROGRAMS]:
-                self._programs.pop(old, None)
+            compiled.make_room(self._programs, PROGRAMS)
             self._programs[asked.key] = known
         return known
 

@@ -188,7 +188,7 @@ class Compiled:
             ) from None
         if bound is None or not bound.program.holds(flat):
             bound = self._bind(flat)
-            _make_room(self._bound, SIZES)
+            make_room(self._bound, SIZES)
             self._bound[key] = bound
         return bound, flat
 
@@ -196,7 +196,7 @@ class Compiled:
         arrays = tuple((a.ndim, a._code) for a in flat.arrays)
         key = flat.structure, _mode(flat), arrays
         if key not in self._programs:
-            _make_room(self._programs, KINDS)
+            make_room(self._programs, KINDS)
         programs = self._programs.setdefault(key, [])
         recorded = autograd.is_recording()
         programs[:] = [program for program in programs if program.lives]
@@ -306,7 +306,7 @@ def _mode(arguments: Arguments) -> tuple[Any, ...]:
     return _core.training(), default_float(), precision.current(), arguments.is_nd
 
 
-def _make_room(held: dict[Any, Any], limit: int) -> None:
+def make_room(held: dict[Any, Any], limit: int) -> None:
     """Evict the oldest, so that one more fits; another thread may be doing the same."""
     for old in list(held)[: max(len(held) + 1 - limit, 0)]:
         held.pop(old, None)
@@ -386,4 +386,11 @@ def compile(  # noqa: A001
     return Compiled(function, fold=fold, symbolic=True, passes=passes, recipes=recipes)
 
 
-__all__ = ["Compiled", "compile", "constant", "current_trace", "parameters_replaced"]
+__all__ = [
+    "Compiled",
+    "compile",
+    "constant",
+    "current_trace",
+    "make_room",
+    "parameters_replaced",
+]

@@ -9,14 +9,23 @@ from gemel import np
 from gemel.ir.op import numpy
 from gemel.onnx.read.table import imports
 
+
+def _over(product: Any, m: float) -> Any:
+    """A quotient, rounded to float32 like the factors in files: 1.5 over the float32 nearest to
+    0.6 is 2.5."""
+    return (product / m).astype("float32").astype("float64")
+
+
 #: The position of an element's centre in the input image: f(position, input size, output size),
 #: with the output size not rounded. Products come first: quotients that are whole are exact.
 PLACES = {
-    "half_pixel": lambda at, n, m: (at + 0.5) * n / m - 0.5,
-    "half_pixel_symmetric": lambda at, n, m: n / 2 * (1 - int(m) / m) + (at + 0.5) * n / m - 0.5,
-    "pytorch_half_pixel": lambda at, n, m: (at + 0.5) * n / m - 0.5 if m > 1 else at * 0.0,
-    "align_corners": lambda at, n, m: at * (n - 1) / (m - 1) if m > 1 else at * 0.0,
-    "asymmetric": lambda at, n, m: at * n / m,
+    "half_pixel": lambda at, n, m: _over((at + 0.5) * n, m) - 0.5,
+    "half_pixel_symmetric": lambda at, n, m: (
+        n / 2 * (1 - int(m) / m) + _over((at + 0.5) * n, m) - 0.5
+    ),
+    "pytorch_half_pixel": lambda at, n, m: _over((at + 0.5) * n, m) - 0.5 if m > 1 else at * 0.0,
+    "align_corners": lambda at, n, m: _over(at * (n - 1), m - 1) if m > 1 else at * 0.0,
+    "asymmetric": lambda at, n, m: _over(at * n, m),
 }
 ROUNDINGS = {
     "round_prefer_floor": lambda at: numpy().ceil(at - 0.5),
