@@ -138,6 +138,25 @@ def test_sizes_of_slices_that_depend_on_checks(name: str, tmp_path: Path) -> Non
     check(path, program, drawn(seen, 4))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x[-1:1].sum(axis=0) / x[-1:1].shape[0],
+        lambda x: np.tile(x[-1:1], (2, 1)),
+        lambda x: x[1:].reshape(-1) * 2,
+    ],
+)
+def test_slices_of_one_element_that_are_others_for_more(function: Any, tmp_path: Path) -> None:
+    """The file was for two elements and more, and not for what the program was called with."""
+    program = gemel.compile(function)
+    program(drawn(1, 4))
+    with pytest.warns(ExportWarning, match=r"but the file has data\.shape\[0\] at 1"):
+        path = gemel.onnx.export(program, tmp_path / "f.onnx")
+    assert dims(path) == [1, "data_1"]
+    for columns in 4, 6:
+        check(path, program, drawn(1, columns))
+
+
 WEIGHT = np.ones((3, 2))
 
 

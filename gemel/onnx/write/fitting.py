@@ -42,6 +42,22 @@ def needed(writer: Writer, function: Callable[..., Any], arguments: Arguments) -
     return wanted
 
 
+def too_short(found: Program, checks: list[Guard], arguments: Arguments) -> set[str]:
+    """The axes of one element that were traced as longer ones, although these checks have another
+    answer for one: the file would not be for the arguments themselves."""
+    own = {
+        f"n{place}_{axis}": n
+        for place, x in enumerate(arguments.arrays)
+        for axis, n in enumerate(x.shape)
+    }
+    names = {
+        found.first(name) for guard in checks if not guard.holds(own) for name in guard.names()
+    }
+    return {
+        name for name in found.trace.extents.dims if own[name] == 1 and found.first(name) in names
+    }
+
+
 def fixed(
     found: Program, function: Callable[..., Any], arguments: Arguments, wanted: set[str]
 ) -> list[str]:
@@ -114,4 +130,4 @@ def _alike(one: Graph, two: Graph) -> bool:
     )
 
 
-__all__ = ["fixed", "needed"]
+__all__ = ["fixed", "needed", "too_short"]

@@ -15,7 +15,7 @@ from gemel.gluon.block import Block
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.symbol_block import SymbolBlock
 from gemel.onnx.types import code_of, onnx
-from gemel.onnx.write.fitting import fixed, needed
+from gemel.onnx.write.fitting import fixed, needed, too_short
 from gemel.onnx.write.tracing import Program, program
 from gemel.onnx.write.writing import Writer
 from gemel.spec import Spec
@@ -148,10 +148,13 @@ def modelled(
         writer = Writer(found, opset)
         results = writer.written(found.outputs)
         found.read_guards()
-        if found.held == before:
+        more = found.held - before
+        checks = [] if more else needed(writer, function, arguments)
+        more = more or too_short(found, checks, arguments)
+        if not more:
             break
-        held = held | found.held
-    found.ask(needed(writer, function, arguments))
+        held = held | found.held | more
+    found.ask(checks)
     return found, _model(writer, results, name, opset)
 
 
