@@ -200,6 +200,7 @@ def put(x: Any, indices: Any, values: Any) -> Any:
 case("written at positions", put, F, np.array([[0, 2], [1, 3], [3, 0]]), drawn(3, 2))
 case("added at positions", lambda x, i: npx.scatter_nd(x, i, (5, 4)), F, np.array([[4, 0, 4]]))
 case("sort", lambda x: (np.sort(x, axis=0), np.argsort(x), np.flip(np.sort(x), -1)), F)
+case("sort of bool", lambda x: (np.sort(x), np.argsort(x), npx.topk(x, 2, ret_typ="value")), B)
 case("topk", lambda x: (npx.topk(x, 2), npx.topk(x, 2, ret_typ="value", is_ascend=True)), F)
 case(
     "sequence_mask", lambda x, n: npx.sequence_mask(x, n, True), drawn(4, 3, 2), np.array([1, 4, 2])

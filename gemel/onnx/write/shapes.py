@@ -231,8 +231,10 @@ def _(
         return x if call.name == "sort" else graph.constant(0)
     place = normalize_axis(call.name, axis, spec.ndim)
     most = graph.sizes((spec.shape[place] if count is None else count,))
+    ranked = DType("int32") if spec.dtype.kind == "b" else spec.dtype  # ONNX does not rank bools
+    x = graph.cast(x, spec.dtype, ranked)
     values, places = graph.several("TopK", 2, x, most, axis=place, largest=int(descending))
-    return values if call.name == "sort" else places
+    return graph.cast(values, ranked, spec.dtype) if call.name == "sort" else places
 
 
 @exports("with_rows_put")
