@@ -289,12 +289,13 @@ class Lowering:
     def _by_rule(self, node: Node, outputs: list[Place]) -> None:
         """What an operation's `lower` rule writes. Raises `FormulaError` if it leaves an output
         without a value, and see `naming`."""
-        op, begin = node.op, self.emission.time
+        op = node.op
         assert op is not None and op.rules.lower is not None
         with naming(op.name, Place, RuleNest):
             op.rules.lower(self, outputs, [self.place_of(e) for e in node.inputs], **node.params)
         for spec, place in zip(node.specs, outputs, strict=True):
-            if place.buffer.root.last <= begin and not same_for_all(spec.size, 0):
+            # Parts of a result may have been computed in their places before.
+            if place.buffer.root.last < 0 and not same_for_all(spec.size, 0):
                 raise FormulaError(
                     f"{op.name}: its lower rule writes nothing to its result {spec}; store each "
                     "element in a loop, and finish the loop"
