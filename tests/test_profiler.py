@@ -306,6 +306,7 @@ def test_threads_may_start_and_stop_recordings_at_the_same_time():
     np.ones(3)
     profiler.set_state("stop")
     assert len(profiler.recording().operations) == 1 and not _core.tracing()
+    assert "gemel-sampler" not in [t.name for t in threading.enumerate()]
 
 
 def test_annotations_outside_of_a_recording_are_not_in_it(tmp_path):

@@ -17,6 +17,7 @@ from gemel.ir.keywords import static
 from gemel.ir.public import Array
 from gemel.ops.elementwise import full
 from gemel.ops.layouts import channels_first, channels_last, is_channels_last
+from gemel.ops.linalg import is_rounded
 from gemel.ops.movement import Movement
 from gemel.ops.reduction import in_dtype, sum
 from gemel.ops.shape import operands, reshape
@@ -91,10 +92,7 @@ def check_operands(
 
 def is_wide(x: Any, weight: Any, bias: Any) -> bool:
     """Whether the bias is added before the result is rounded: for float16 and bfloat16."""
-    if bias is None:
-        return False
-    dtype = promote(x.dtype, weight.dtype)
-    return bool(dtype.is_floating and dtype.accumulate is not dtype)
+    return bias is not None and is_rounded(promote(x.dtype, weight.dtype))
 
 
 def shifted(y: Any, x: Any, weight: Any, bias: Any) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import as_dtype, promote
+from gemel.dtype import DType, as_dtype, promote
 from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import contraction
@@ -60,7 +60,13 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
 def _to_be_summed(factor: Any, shape: tuple[Any, ...]) -> Any:
     """The product that gives the gradient of a factor. If the factor was broadcast to the leading
     axes of `shape`, the gradient is summed over them, so it is not rounded before."""
-    return matmul if same_shape(factor.shape[:-2], shape[:-2]) else wide_matmul
+    summed = not same_shape(factor.shape[:-2], shape[:-2])
+    return wide_matmul if summed and is_rounded(factor.dtype) else matmul
+
+
+def is_rounded(dtype: DType) -> bool:
+    """Whether products of this dtype are summed in another one, and then rounded."""
+    return bool(dtype.is_floating and dtype.accumulate is not dtype)
 
 
 @matmul.unrounded
@@ -88,7 +94,7 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
 def with_bias(a: Any, b: Any, bias: Any) -> Any:
     """a @ b + bias, rounded once, to their dtype."""
     dtype = promote(a.dtype, b.dtype)
-    if dtype.accumulate is dtype or not dtype.is_floating:
+    if not is_rounded(dtype):
         return matmul(a, b) + bias
     found = wide_matmul(a, b) + bias
     return cast(found, dtype=dtype) if bias.dtype is dtype else found

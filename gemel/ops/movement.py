@@ -12,7 +12,7 @@ from gemel.ir.declare import composite
 from gemel.ops.channels import PLACES, channels_alone
 from gemel.ops.elementwise import cast, copy, full
 from gemel.ops.few_places import are_few_places, of_few_places
-from gemel.ops.linalg import matmul, wide_matmul
+from gemel.ops.linalg import is_rounded, matmul, wide_matmul
 from gemel.ops.phases import phases, spaced
 from gemel.ops.reduction import in_dtype, sum
 from gemel.ops.rounds import repeated
@@ -53,7 +53,7 @@ class Movement(NamedTuple):
 
     def unrounded(self, dtype: DType) -> Movement:
         """The same, but products of this dtype, which are added up, are not rounded before."""
-        return self._replace(wide=dtype.accumulate is not dtype)
+        return self._replace(wide=is_rounded(dtype))
 
     @property
     def split(self) -> tuple[int, ...]:

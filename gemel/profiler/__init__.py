@@ -99,6 +99,7 @@ class _Profiler:
             self.running = True
             # If one is open, another thread has just started it: it is new, too.
             if not self.recorder.is_open(self.recording):
+                self.sampler.stop()  # another thread may have continued it before it was closed
                 self.recording, self.sampler = Recording(), Sampler()
             self.begin()
 
