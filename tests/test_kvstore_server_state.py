@@ -458,14 +458,20 @@ def test_names_are_on_disk_before_older_files_go(
     assert sorted(os.listdir(tmp_path)) == ["lock", "log.1", "snapshot.1"]
 
 
-def test_files_of_a_process_that_died_between_two_snapshots_go(tmp_path: Path) -> None:
-    """It had written the new snapshot, or half of another one."""
-    journal = Journal(tmp_path)
+def written(folder: Path) -> Any:
+    """The state after some messages, which a journal in the folder has."""
+    journal = Journal(folder)
     state = journal.load(1)
     for rank, message in history(4)[:5]:
         state.apply(rank, message)
         journal.append(rank, message)
     journal.close()
+    return state
+
+
+def test_files_of_a_process_that_died_between_two_snapshots_go(tmp_path: Path) -> None:
+    """It had written the new snapshot, or half of another one."""
+    state = written(tmp_path)
     write_snapshot(tmp_path / "snapshot.1", state)
     (tmp_path / "new.snapshot.2").write_bytes(b"GKS1 and then the process died")
     again = Journal(tmp_path)
@@ -475,12 +481,7 @@ def test_files_of_a_process_that_died_between_two_snapshots_go(tmp_path: Path) -
 
 
 def test_a_snapshot_half_written_does_not_count(tmp_path: Path) -> None:
-    journal = Journal(tmp_path)
-    state = journal.load(1)
-    for rank, message in history(4)[:5]:
-        state.apply(rank, message)
-        journal.append(rank, message)
-    journal.close()
+    state = written(tmp_path)
     (tmp_path / "new.snapshot.1").write_bytes(b"GKS1 and then the power went")
     again = Journal(tmp_path)
     assert values(again.load(1)) == values(state)

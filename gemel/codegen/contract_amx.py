@@ -155,13 +155,6 @@ class _Amx(SumKernel):
 
         self.each(0, columns[1], together, group)
 
-    def panel(self, number: int, base: Value, line: Value, start: Value) -> Value:
-        """The address of the panel that begins with a line, from lane `start` of k on."""
-        builder, width = self.builder, i64((self.rows, self.columns)[number])
-        dtype = self.program.operands[number].dtype
-        far = builder.mul(builder.udiv(line, width), self.stride(number, ROWS + number))
-        return self.at(memory.element(builder, base, far, dtype), builder.mul(start, width))
-
     # -- rows of a -----------------------------------------------------------------------------
 
     def _rows(self, a: Value, row: Value, depth: Range) -> _Rows:

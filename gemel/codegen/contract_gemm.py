@@ -11,7 +11,6 @@ from collections.abc import Callable
 from enum import Enum, auto
 from itertools import chain
 
-from gemel.codegen import memory
 from gemel.codegen.access import Bases
 from gemel.codegen.assembly import Module, Value, zeros
 from gemel.codegen.contract_emit import Elements, Range, sum_position
@@ -182,20 +181,11 @@ class _Gemm(SumKernel):
 
     # -- where the operands of a micro-tile lie ----------------------------------------------
 
-    def _panel(self, number: int, base: Value, line: Value, start: Value) -> Value:
-        """The address of the panel that begins with a line, from step `start` of k on."""
-        builder, width = self.builder, i64((self.rows, self.columns)[number])
-        stride = self.stride(number, ROWS + number)
-        dtype = self.program.operands[number].dtype
-        far = builder.mul(builder.udiv(line, width), stride)
-        panel = memory.element(builder, base, far, dtype)
-        return (self.left, self.right)[number].at(panel, builder.mul(start, width))
-
     def row_pointers(self, a: Value, row: Value, start: Value) -> list[Value]:
         """Where each row of the micro-tile starts; rows past the end repeat the last one."""
         builder, stride = self.builder, self.a_stride
         if self.a_form == "packed":
-            return [self._panel(0, a, row, start)]
+            return [self.panel(0, a, row, start)]
         if self.a_form == "k":
             return self.lines(0, self.left.at(a, start), row, self.rows)
         base = self.left.at(a, builder.mul(start, stride))
@@ -208,7 +198,7 @@ class _Gemm(SumKernel):
         if feed in (Feed.MADE, Feed.WALKED):
             return b
         if feed is Feed.PACKED:
-            return self._panel(1, b, column, start)
+            return self.panel(1, b, column, start)
         builder = self.builder
         return self.right.at(b, builder.add(builder.mul(start, self.b_stride), column))
 

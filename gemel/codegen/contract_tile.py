@@ -50,6 +50,15 @@ class SumKernel(TiledKernel):
         """Computes the rows and columns of a tile."""
         raise NotImplementedError
 
+    def panel(self, number: int, base: Value, line: Value, start: Value) -> Value:
+        """The address of the panel that begins with a line, from step `start` of k on."""
+        builder, width = self.builder, i64((self.rows, self.columns)[number])
+        stride = self.stride(number, ROWS + number)
+        dtype = self.program.operands[number].dtype
+        far = builder.mul(builder.udiv(line, width), stride)
+        panel = memory.element(builder, base, far, dtype)
+        return (self.left, self.right)[number].at(panel, builder.mul(start, width))
+
     def lines(self, number: int, base: Value, first: Value, count: int) -> list[Value]:
         """The addresses of `count` lines of an operand; lines past the end repeat the last one."""
         builder = self.builder

@@ -62,13 +62,9 @@ class Sampler:
             return
         self.thread, self._ident = _core.trace_thread(), threading.get_ident()
         self._began = time.perf_counter_ns(), time.process_time_ns()
-        # An event for each thread: another may start sampling before this one has seen its end.
-        self._end = threading.Event()
-        looker = threading.Thread(
-            target=self._look, args=(self._end,), name="gemel-sampler", daemon=True
-        )
-        looker.start()
-        self._looker = looker
+        self._end.clear()
+        self._looker = threading.Thread(target=self._look, name="gemel-sampler", daemon=True)
+        self._looker.start()
 
     def stop(self) -> None:
         """Stop sampling; does nothing if it has not started."""
@@ -76,10 +72,9 @@ class Sampler:
             return
         self.spans.append(self.span())
         self._began = None
-        end, looker = self._end, self._looker
-        end.set()
-        if looker is not None:
-            looker.join()
+        self._end.set()
+        if self._looker is not None:
+            self._looker.join()
 
     def settled(self) -> None:
         """Record that the engine has finished what was issued before `stop`."""
@@ -96,9 +91,9 @@ class Sampler:
         """Whether samples are being taken."""
         return self._began is not None
 
-    def _look(self, end: threading.Event) -> None:
+    def _look(self) -> None:
         last = time.perf_counter_ns()
-        while not end.wait(INTERVAL):
+        while not self._end.wait(INTERVAL):
             frame = sys._current_frames().get(self._ident)
             now = time.perf_counter_ns()
             if frame is not None:
