@@ -76,12 +76,8 @@ def _weights(axes: Axes, sources: list[Place], workspace: Workspace) -> list[Lau
     _, ((channels, _), *inside) = axes.factor_axes()  # with the channel of zeros
     source, inner = sources[0], product(extent for extent, _ in inside)
     layout = axes.layout(0, source)
-    (*lead, _), (*rows, stride) = layout.shape, layout.strides
-    (_, apart), *own = (
-        stride.axes
-        if isinstance(stride, MixedStride)
-        else [(channels, inner * stride), (inner, stride)]
-    )
+    (*lead, _), (*rows, _) = layout.shape, layout.strides
+    (_, apart), *own = axes.weights(channels, inner)
     extents, steps = [extent for extent, _ in own], [step for _, step in own]
     pairs = channels // 2
     *to, pair, _, _ = dense_strides((*lead, pairs, inner, 2))

@@ -159,6 +159,14 @@ class Axes:
                 step *= self.batch[d]
         self.strides[which] = [*lead, *((columns, 0, 1) if which == 0 else (0, 1, columns))]
 
+    def weights(self, channels: int, inner: int) -> list[Loops]:
+        """The axes of k of the first operand, channels first: extents, and its strides along them.
+        `inner`: how many k each channel has."""
+        stride = self.strides[0][-1]
+        if isinstance(stride, layouts.MixedStride):
+            return stride.axes
+        return [(channels, inner * stride), (inner, stride)]
+
     def windows(self, lanes: int) -> WindowAxes | None:
         """How b lies if its k or its columns run along several axes; None if they do not."""
         n, k = self.factor_axes()
@@ -359,11 +367,8 @@ def _paired(
     if windows.paired:
         return windows._replace(together=PAIRS)
     layout = axes.layout(0, sources[0])
-    stride, length = layout.strides[-1], windows.k[0][0]
-    if isinstance(stride, layouts.MixedStride):
-        (first, apart), *rest = stride.axes
-    else:
-        (first, apart), rest = (length, windows.inner * stride), [(windows.inner, stride)]
+    length = windows.k[0][0]
+    (first, apart), *rest = axes.weights(length, windows.inner)
     if not same_for_all(first, length):
         return windows
     # The first axis counts pairs, then come the other axes, and last the two elements of a pair.
