@@ -78,6 +78,18 @@ def test_the_c_interface_is_plain_c(tmp_path: Path) -> None:
     subprocess.run(cxx, check=True)
 
 
+def test_the_root_holds_what_belongs_there() -> None:
+    """No file that an experiment or a test left behind is part of the project."""
+    git = shutil.which("git") or pytest.skip("no git")
+    listed = subprocess.run([git, "ls-files"], cwd=ROOT, capture_output=True, text=True)
+    if listed.returncode != 0:
+        pytest.skip("the sources are not in a repository")
+    files = {name for name in listed.stdout.splitlines() if "/" not in name}
+    pages = {"README.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE"}
+    tools = {".clang-format", ".gitignore", ".pre-commit-config.yaml"}
+    assert files == pages | tools | {"CMakeLists.txt", "Makefile", "pyproject.toml"}
+
+
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 FOLDERS = {p.name for base in (ROOT, ROOT / "gemel") for p in base.iterdir() if p.is_dir()}
 
