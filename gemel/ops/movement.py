@@ -26,6 +26,7 @@ from gemel.ops.winograd import (
     PLANES,
     Sizes,
     by_tiles,
+    exchanged,
     in_rounds,
     possible,
 )
@@ -83,9 +84,7 @@ class Movement(NamedTuple):
         if self.alone(weight.shape, x.dtype):
             return channels_alone(self, weight, x, turned)
         if self.in_tiles(weight, x, turned):
-            if turned:
-                weight = transpose(weight[..., BACKWARDS, BACKWARDS], axes=(1, 0, 2, 3))
-            return winograd(x, weight, pad=self.pad, scheme=self.scheme)
+            return winograd(x, weight, pad=self.pad, scheme=self.scheme, turned=turned)
         if not turned and are_few_places(self, weight, x):
             return of_few_places(self, weight, x)
         matrix = self.turned(weight) if turned else self.matrix(weight)
@@ -337,26 +336,32 @@ class Movement(NamedTuple):
 
 
 @composite(contracts=True, precision="wide")  # two-byte dtypes have too few digits for it
-def winograd(x: Any, weight: Any, *, pad: Any, scheme: str) -> Any:
-    """Convolution of images (N, C, H, W) with weights (K, C, 3, 3), by Winograd's scheme.
+def winograd(x: Any, weight: Any, *, pad: Any, scheme: str, turned: bool = False) -> Any:
+    """Convolution of images (N, C, H, W) with weights (K, C, 3, 3), by Winograd's scheme; if
+    `turned`, with weights (C, K, 3, 3) as in the transpose of a convolution.
 
     A pass for a device on which that never pays (`passes.direct`) sets the scheme to `NEVER`.
     """
-    return square(pad, scheme).times(weight, x) if scheme == NEVER else by_tiles(x, weight, pad)
+    if scheme == NEVER:
+        return square(pad, scheme).times(weight, x, turned)
+    return by_tiles(x, weight, pad, turned)
 
 
 @winograd.spec
-def _(x: Spec, weight: Spec, *, pad: Any, scheme: str) -> Spec:
+def _(x: Spec, weight: Spec, *, pad: Any, scheme: str, turned: bool = False) -> Spec:
     if x.dtype is not weight.dtype or not x.dtype.is_floating:
         raise DTypeError(f"winograd: {x} and weight {weight} must have the same floating dtype")
     counts = square(pad, scheme).counts(x.shape[2:])
-    return Spec((x.shape[0], weight.shape[0], *counts), x.dtype)
+    return Spec((x.shape[0], weight.shape[1 if turned else 0], *counts), x.dtype)
 
 
 @winograd.gradient
-def _(g: Any, y: Any, x: Any, weight: Any, *, pad: Any, scheme: str) -> Any:
+def _(g: Any, y: Any, x: Any, weight: Any, *, pad: Any, scheme: str, turned: bool) -> Any:
     how = square(pad, scheme)
-    return how.grown(g, weight, tuple(x.shape[2:])), how.weights(x, g, weight.shape)
+    if not turned:
+        return how.grown(g, weight, tuple(x.shape[2:])), how.weights(x, g, weight.shape)
+    back = how.backwards
+    return back.times(weight, g), exchanged(how.weights(x, g, exchanged(weight).shape))
 
 
 def square(pad: tuple[int, ...], scheme: str) -> Movement:

@@ -8,6 +8,10 @@ one of these 16 elements for all tiles is called a plane here.
 
 Channels are contiguous throughout. So transforms work on whole vectors, and the planes are operands
 of the products as they are.
+
+The transpose of such a convolution is one with the channels exchanged and the kernels reversed. As
+the transform G treats both ends of a kernel alike, reversing only exchanges planes (`REVERSED`). So
+the planes of the weights serve both directions.
 """
 
 from __future__ import annotations
@@ -31,6 +35,8 @@ from gemel.spec import Spec, promote_specs, same_shape
 
 #: Elements of a kernel, elements of a tile, and elements that a tile sees, along an axis.
 KERNEL, TILE, SEEN = 3, 2, 4
+#: Where the elements of a transformed kernel are in that of the reversed kernel, along an axis.
+REVERSED = (3, 1, 2, 0)
 #: When to use the scheme: where it pays off, never, or wherever it is possible.
 AUTO, NEVER, ALWAYS = "auto", "never", "always"
 #: A product with fewer columns than this takes as long.
@@ -42,13 +48,16 @@ Rows = list[Any]
 
 
 class Sizes(NamedTuple):
-    """The sizes of a convolution: images, input and output channels, and the size of the result."""
+    """The sizes of a convolution: images, input and output channels, and the size of the result.
+    `turned` says that it uses the weights of its transpose.
+    """
 
     images: int
     taken: int
     given: int
     rows: int
     columns: int
+    turned: bool = False
 
     @property
     def tiles(self) -> int:
@@ -115,12 +124,18 @@ def possible(moves: Any, groups: int, x: Any, weight: Any) -> bool:
     return alike and ones and moves.kernel == (KERNEL, KERNEL)
 
 
-def by_tiles(x: Any, weight: Any, pad: tuple[int, ...]) -> Any:
-    """The convolution of images (N, C, H, W) with weights (K, C, 3, 3), bordered by `pad` zeros."""
+def by_tiles(x: Any, weight: Any, pad: tuple[int, ...], turned: bool) -> Any:
+    """The convolution of images (N, C, H, W) with weights (K, C, 3, 3), bordered by `pad` zeros.
+
+    If `turned`, the channels of the weights (C, K, 3, 3) are exchanged, and their kernels reversed.
+    """
     shape = tuple(map(int, x.shape))
     rows, columns = (n + 2 * p - (KERNEL - 1) for n, p in zip(shape[2:], pad, strict=True))
-    sizes = Sizes(shape[0], shape[1], int(weight.shape[0]), rows, columns)
+    given = int(weight.shape[1 if turned else 0])
+    sizes = Sizes(shape[0], shape[1], given, rows, columns, turned)
     factors = of_weights(weight)
+    if not turned:
+        factors = transpose(factors, axes=(0, 2, 1))
     count = sizes.together
     if count == sizes.images:
         return of_images(x, factors, sizes, pad)
@@ -139,7 +154,7 @@ def in_rounds(body: Callable[[Any, Rows], Any], data: Any, factors: Rows) -> Any
 
 
 def of_images(x: Any, factors: Any, sizes: Sizes, pad: tuple[int, ...]) -> Any:
-    """`by_tiles` for the images of one round, with the result of `of_weights`."""
+    """`by_tiles` for the images of one round, with the planes of the weights: (16, C, K)."""
     tiles = tuple((n + 1) // TILE for n in (sizes.rows, sizes.columns))
     spans = zip(tiles, x.shape[2:], pad, strict=True)
     after = (TILE * t + KERNEL - 1 - n - p for t, n, p in spans)
@@ -167,25 +182,37 @@ def of_tiles(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
     """The result (N, *places, K) of all tiles of images (N, H, W, C) with borders."""
     # The slices of element (i, j) of all tiles.
     rows, columns = ([slice(i, i + TILE * t - 1, TILE) for i in range(SEEN)] for t in tiles)
-    planes = twice(of_tile, [[x[:, a, b] for b in columns] for a in rows])
+    planes = ordered(twice(of_tile, [[x[:, a, b] for b in columns] for a in rows]), sizes)
     shape = (SEEN * SEEN, sizes.images * tiles[0] * tiles[1], sizes.taken)
     together = planes_of(*itertools.chain(*planes))
     found = matmul(reshape(together, shape=shape), factors)
     found = reshape(found, shape=(SEEN, SEEN, sizes.images, *tiles, sizes.given))
     products = [[found[i, j] for j in range(SEEN)] for i in range(SEEN)]
-    ends = twice(of_products, products)
+    ends = twice(of_products, ordered(products, sizes))
     parts: dict[tuple[int, ...], Any] = {
         (i, j, 0): ends[i][j] for i in range(TILE) for j in range(TILE)
     }
     return taking_turns(parts, (TILE, TILE, 1))
 
 
+def ordered(planes: list[Rows], sizes: Sizes) -> list[Rows]:
+    """Planes by rows and columns in the order of the weights' planes, or these put back in order:
+    exchanging twice changes nothing.
+    """
+    return [[planes[i][j] for j in REVERSED] for i in REVERSED] if sizes.turned else planes
+
+
 def of_weights(weight: Any) -> Any:
-    """The planes of weights (K, C, 3, 3), by rows: (16, C, K), as a view."""
+    """The planes of weights (K, C, 3, 3), by rows: (16, K, C)."""
     # Copied once, as each element is read several times.
     taps = copy(transpose(weight, axes=(2, 3, 0, 1)))
     planes = twice(of_kernel, [[taps[i, j] for j in range(KERNEL)] for i in range(KERNEL)])
-    return transpose(planes_of(*itertools.chain(*planes)), axes=(0, 2, 1))
+    return planes_of(*itertools.chain(*planes))
+
+
+def exchanged(weight: Any) -> Any:
+    """Weights (K, C, 3, 3) as those of the transposed convolution: (C, K, 3, 3), as a view."""
+    return transpose(weight[..., ::-1, ::-1], axes=(1, 0, 2, 3))
 
 
 # --- stacking planes ------------------------------------------------------------------------
