@@ -144,7 +144,8 @@ class Movement(NamedTuple):
         if self.scheme == NEVER or not possible(self.moves, self.groups, x, weight):
             return False
         given = weight.shape[1 if turned else 0]
-        sizes = Sizes(x.shape[0], x.shape[1], given, *self.counts(x.shape[2:]))
+        rows, columns = self.counts(x.shape[2:])
+        sizes = Sizes(x.shape[0], x.shape[1], given, rows, columns)
         return self.scheme == ALWAYS or sizes.pays
 
     def each(self, x: Any, turned: bool = False) -> Iterator[Any]:
