@@ -2,7 +2,7 @@
 
 Two items depend on each other if both touch a buffer and one writes it. Between two points that all
 items wait for, the items fall into independent lists; if these are long enough to be worth a second
-thread they become a `Concurrent`.
+thread they become a `Concurrent`. So do the parts of a loop whose rounds are independent.
 """
 
 from __future__ import annotations
@@ -54,12 +54,31 @@ class Branch:
 
 
 class Concurrent:
-    """Independent lists of items: none touches what another one writes."""
+    """Independent lists of items: none touches what another one writes.
+
+    It is an item itself, as part of a loop's body or of another list.
+    """
 
     __slots__ = ("parts",)
 
     def __init__(self, parts: list[list[Any]]) -> None:
         self.parts = parts
+
+    @property
+    def fails(self) -> bool:
+        """Whether one of its items may fail."""
+        return any(item.fails for item in flat([self]))
+
+    @property
+    def cost(self) -> int:
+        """The nanoseconds that all lists take on one core."""
+        total: int = sum(item.cost for item in flat([self]))
+        return total
+
+    def touches(self) -> Iterator[tuple[Any, bool]]:
+        """The buffers its items use, and whether they are written."""
+        for item in flat([self]):
+            yield from item.touches()
 
 
 def side_by_side(items: Sequence[Any]) -> list[Any]:
@@ -155,11 +174,11 @@ class _Search:
 
 
 def flat(items: Sequence[Any]) -> Iterator[Any]:
-    """All items, in the order of appearance."""
+    """All items, in the order of appearance, without the `Concurrent`s around them."""
     for item in items:
         if isinstance(item, Concurrent):
             for part in item.parts:
-                yield from part
+                yield from flat(part)
         else:
             yield item
 

@@ -20,7 +20,7 @@ from gemel.codegen.nest import Launch
 from gemel.extent import maximum, same_for_all
 from gemel.ir.graph import Node
 from gemel.runtime.cache import Compilation
-from gemel.runtime.concurrent import Concurrent, side_by_side
+from gemel.runtime.concurrent import Concurrent, flat, side_by_side
 from gemel.runtime.image import TEMPORARY, Buffer
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Outside(NamedTuple):
     """What was being emitted when a separate list of items began."""
 
     items: list[Any]
-    packed: dict[str, tuple[Any, int]]
+    packed: dict[str, Buffer]
 
 
 class Emission:
@@ -49,7 +49,7 @@ class Emission:
         #: The loop whose body is being emitted.
         self.inside: Rounds | None = None
         #: The panels packed so far for products, by their contents.
-        self.packed: dict[str, tuple[Any, int]] = {}
+        self.packed: dict[str, Buffer] = {}
         #: How many call numbers a run uses.
         self.random = random
 
@@ -77,6 +77,10 @@ class Emission:
             items.append(launch)
             if self.compilation is not None:
                 self.compilation.start(launch.program)
+
+    def add(self, item: Any) -> None:
+        """Add a loop or several of them."""
+        self.items.append(item)
 
     def tick(self) -> int:
         """Advance the clock and return its time."""
@@ -113,15 +117,16 @@ class Emission:
         buffers."""
         items = side_by_side(items)
         for group in items:
-            if not isinstance(group, Concurrent):
-                continue
-            inside = [item for part in group.parts for item in part]
-            times = [item.time for item in inside]
-            for item in inside:
-                for buffer, _ in item.touches():
-                    self.touch(buffer, min(times))
-                    self.touch(buffer, max(times))
+            if isinstance(group, Concurrent):
+                times = [item.time for item in flat([group])]
+                self.span(group, min(times), max(times))
         return items
+
+    def span(self, item: Any, first: int, last: int) -> None:
+        """Note that an item may run at any time between two."""
+        for buffer, _ in item.touches():
+            self.touch(buffer, first)
+            self.touch(buffer, last)
 
 
 __all__ = ["Emission", "Outside"]

@@ -196,7 +196,8 @@ class Lowering:
         parts = self._claim_parts(graph)
         for node in graph.walk():
             if node.is_constant:
-                self._constant(node)
+                if node.entries[0] not in self.where:  # a loop's body may be emitted twice
+                    self._constant(node)
             elif node.op is not None:
                 self._emit(node)
         for entry in parts:

@@ -1,9 +1,9 @@
 """Lowering of loops (`loop` nodes, which are scans) and of branches.
 
-The body of a loop is lowered once. Whatever moves from round to round is a `Window`, a buffer whose
-address changes: element t of the data, element t of an output. A state has two places that are used
-in turn (`DoubleBuffer`); or, if an output stacks it, each round reads what the round before stacked
-(`Stacked`).
+The body of a loop is lowered once for all rounds. Whatever moves from round to round is a `Window`, a
+buffer whose address changes: element t of the data, element t of an output. A state has two places
+that are used in turn (`DoubleBuffer`); or, if an output stacks it, each round reads what the round
+before stacked (`Stacked`). A loop without states becomes two loops that run side by side.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from gemel.codegen.nest import Launch, Place
-from gemel.extent import seen
+from gemel.extent import same_for_all, seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense
 from gemel.ir.loops import LoopSpec
-from gemel.runtime.concurrent import Branch, flat
+from gemel.runtime.concurrent import WORTH, Branch, Concurrent, flat
 from gemel.runtime.image import TEMPORARY, WINDOW, Buffer
 from gemel.spec import product
 
@@ -172,9 +172,10 @@ class Rounds:
         """End the body: what is emitted from now on runs once, after all rounds."""
         self.items = self.emission.taken()
 
-    def finish(self, length: int, node: Node, condition: Place | None) -> None:
-        """Put the loop into the plan."""
+    def finish(self, length: int, node: Node, condition: Place | None = None) -> Repeat:
+        """The loop as an item. Panels that were packed before it remain available after it."""
         emission = self.emission
+        panels = {key: made for key, made in emission.packed.items() if made in self.moved}
         items, after = emission.side_by_side(self.items), emission.taken()
         if condition is not None:
             emission.touch(condition.buffer, emission.time)
@@ -185,7 +186,8 @@ class Rounds:
             emission.touch(buffer, self.start)
             emission.touch(buffer, time)
         emission.items += self.before
-        emission.items.append(Repeat(length, self.windows, items, node, time, condition, after))
+        emission.packed.update(panels)
+        return Repeat(length, self.windows, items, node, time, condition, after)
 
 
 class Stacked:
@@ -249,6 +251,9 @@ def lower_rounds(
     spec = spec._replace(step=lowering.inner_graphs.of(spec.step))
     all_rounds, count = spec.asked is None, len(spec.outputs)
     shared = [lowering.where[entry] for entry in node.inputs[spec.data + spec.states :]]
+    if all_rounds and not spec.states and emission.inside is None:
+        emission.add(_independent(lowering, outputs, inputs[: spec.data], spec, shared))
+        return
     stacked = _stacked(spec.outputs) if all_rounds else {}
     carried = [
         Stacked(lowering, place, outputs[stacked[after]], reverse)
@@ -267,19 +272,52 @@ def lower_rounds(
         else state.windows(loop)
         for state, after in zip(carried, spec.after, strict=True)
     ]
-    lowering.where.update(
-        zip(spec.step.inputs, (*elements, *(read for read, _ in pairs), *shared), strict=True)
-    )
-    targets += [left for _, left in pairs]
-    lowering.emit_into(spec.step, targets)
-    emission.node = node
-    loop.round_ends()
+    given = (*elements, *(read for read, _ in pairs), *shared)
+    _emit_round(lowering, loop, spec, given, [*targets, *(left for _, left in pairs)])
     if all_rounds:
-        loop.finish(length, node, None)
+        emission.add(loop.finish(length, node))
     for state, (read, _), place in zip(carried, pairs, outputs[count:], strict=True):
         lowering.copy(state.after(length) if all_rounds else read, place)
     if spec.asked is not None:
-        loop.finish(length, node, lowering.where[spec.asked])
+        emission.add(loop.finish(length, node, lowering.where[spec.asked]))
+
+
+def _emit_round(
+    lowering: Lowering, loop: Rounds, spec: LoopSpec, given: Sequence[Any], targets: list[Place]
+) -> None:
+    """Emit the body of a loop, for these inputs of a round."""
+    node = lowering.emission.node
+    lowering.where.update(zip(spec.step.inputs, given, strict=True))
+    lowering.emit_into(spec.step, targets)
+    lowering.emission.node = node
+    loop.round_ends()
+
+
+def _independent(
+    lowering: Lowering, outputs: list[Place], inputs: list[Place], spec: LoopSpec, shared: list[Any]
+) -> Any:
+    """A loop without states, in two halves that run side by side with memory of their own; as one
+    item if that is not worth it. An item that may fail must not run beside another one of its node.
+    """
+    emission = lowering.emission
+    begun, half = emission.time, (spec.length + 1) // 2
+
+    def part(first: int, count: int) -> Repeat:
+        loop = Rounds(emission)
+        given, targets = (
+            [loop.along(place.narrow(0, first, count), count, spec.reverse) for place in places]
+            for places in (inputs, outputs)
+        )
+        _emit_round(lowering, loop, spec, (*given, *shared), targets)
+        return loop.finish(count, emission.node)
+
+    found = part(0, half)
+    if same_for_all(half, spec.length) or found.fails or found.cost < WORTH:
+        found.length = spec.length
+        return found
+    both = Concurrent([[found], [part(half, spec.length - half)]])
+    emission.span(both, begun + 1, emission.time)
+    return both
 
 
 def _stacked(outputs: Sequence[Entry]) -> dict[Entry, int]:
