@@ -1,9 +1,9 @@
 """Lowering of loops (`loop` nodes, which are scans) and of branches.
 
-The body of a loop is lowered once for all rounds. Whatever moves from round to round is a `Window`, a
-buffer whose address changes: element t of the data, element t of an output. A state has two places
-that are used in turn (`DoubleBuffer`); or, if an output stacks it, each round reads what the round
-before stacked (`Stacked`). A loop without states becomes two loops that run side by side.
+The body of a loop is lowered once for all rounds. Whatever moves from round to round is a `Window`,
+a buffer whose address changes: element t of the data, element t of an output. A state has two
+places that are used in turn (`DoubleBuffer`); or, if an output stacks it, each round reads what the
+round before stacked (`Stacked`). A loop without states becomes two loops that run side by side.
 """
 
 from __future__ import annotations
