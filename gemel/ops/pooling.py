@@ -13,12 +13,12 @@ from gemel.ops import elementwise
 from gemel.ops.convolution import per_axis
 from gemel.ops.elementwise import absolute, cast, divide, iota, multiply, power, where
 from gemel.ops.layouts import channels_first, channels_last, is_channels_last
-from gemel.ops.reduction import floating, kept, max, min, spread, sum, widened
+from gemel.ops.peaks import peak, peaks
+from gemel.ops.reduction import floating, sum, widened
 from gemel.ops.shape import operand, reshape
 from gemel.ops.windows import Moves, bordered, windows
 from gemel.spec import Spec, product
 
-NAN = float("nan")
 KINDS = ("max", "avg", "sum", "lp")
 #: How to treat elements at the end that do not fill a window: drop them, or cut a window short.
 CONVENTIONS = ("valid", "full", "same")
@@ -38,15 +38,13 @@ def places(x: Any, moves: Moves, pad: Any, convention: str) -> tuple[int, ...]:
     return tuple(found)
 
 
-def seen_by(
-    x: Any, moves: Moves, pad: Any, counts: Any, convention: str, lowest: bool = False
-) -> Any:
-    """The windows of an image with padding, which is extended to fit the last window."""
+def padding(x: Any, moves: Moves, pad: Any, counts: Any, convention: str) -> dict[str, Any]:
+    """The parameters of `bordered`: the padding, which is extended to fit the last window."""
     if convention == "valid":
-        return windows(bordered(x, pad, pad, lowest, most=pad), **moves._asdict())
+        return {"before": pad, "after": pad, "most": pad}
     spans = zip(moves.reach(counts), x.shape[2:], pad, strict=True)
     after = tuple(maximum(reach - n - p, 0) for reach, n, p in spans)
-    return windows(bordered(x, pad, after, lowest), **moves._asdict())
+    return {"before": pad, "after": after, "most": None}
 
 
 def sizes(x: Any, moves: Moves, pad: Any, counts: Any, convention: str, padded: bool) -> Any:
@@ -88,10 +86,13 @@ def pooling(
     counts: tuple[int, ...] = ()
     if kernel:
         counts = places(x, moves, pad, convention)
-        seen = seen_by(x, moves, pad, counts, convention, lowest=kind == "max")
+        sides = padding(x, moves, pad, counts, convention)
+        if kind == "max":
+            return peaks(x, kernel=kernel, stride=stride, **sides)
+        seen = windows(bordered(x, **sides), **moves._asdict())
     axes = tuple(range(2, len(x.shape)))
     if kind == "max":
-        return peak(seen, axes=axes, keepdims=not kernel)
+        return peak(x, axes=axes, keepdims=True)
     if kind == "lp":
         return cast(norm(widened(seen), axes, not kernel, p), dtype=x.dtype)
     total = sum(widened(seen), axis=axes, keepdims=not kernel)
@@ -99,32 +100,6 @@ def pooling(
         size = sizes(x, moves, pad, counts, convention, padded) if kernel else product(x.shape[2:])
         total = divide(total, size)
     return cast(total, dtype=x.dtype)
-
-
-@composite()
-def peak(x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
-    """The largest element over axes; NaN wins. The gradient goes to the first of equal ones, while
-    that of `max` is shared among them.
-    """
-    return max(x, axis=axes, keepdims=keepdims)
-
-
-@peak.spec
-def _(x: Spec, *, axes: tuple[int, ...], keepdims: bool) -> Spec:
-    return max.infer(x, axis=axes, keepdims=keepdims)[0]
-
-
-@peak.gradient
-def _(g: Any, y: Any, x: Any, *, axes: tuple[int, ...], keepdims: bool) -> Any:
-    largest, none = reshape(y, shape=kept(x.shape, axes)), product(x.shape[axis] for axis in axes)
-    place: Any = 0
-    for axis in axes:
-        shape = tuple(n if i == axis else 1 for i, n in enumerate(x.shape))
-        place = place * x.shape[axis] + iota(shape=shape, axis=axis, dtype="int32")
-    first = min(where(x == largest, place, none), axis=axes, keepdims=True)
-    # NaN equals nothing, so no element is the first; then all have the gradient NaN.
-    others = cast(where(largest == largest, 0.0, NAN), dtype=x.dtype)
-    return (where(place == first, spread(g, x, axes), others),)
 
 
 def norm(x: Any, axes: tuple[int, ...], keepdims: bool, p: int) -> Any:
