@@ -199,6 +199,30 @@ def test_nothing_past_the_end_of_b_is_read(b_kept: DType, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("a_kept", [float32, float64, float16, bfloat16], ids=str)
+def test_nothing_past_the_end_of_a_is_read(a_kept: DType, name: str) -> None:
+    """The same for an a that is contiguous along m. Its lines may overlap, or be one line."""
+    dtype = float64 if a_kept is float64 else float32
+    target, generator = targets.TARGETS[name], numpy.random.default_rng(0)
+    for rows in range(1, 36):
+        n, k, stride = (5, 16, 40)[rows % 3], (1, 2, 7, 33)[rows % 4], (rows + rows % 5, 3, 0)
+        for between in stride:
+            a, a_stored = kept_as(filled(generator, ((k - 1) * between + rows,), dtype), a_kept)
+            placed = at_the_end(a_stored.size, a_kept)
+            placed[:] = a_stored
+            lines = numpy.lib.stride_tricks.as_strided(
+                a, (k, rows), (between * a.itemsize, a.itemsize)
+            )
+            b, out = filled(generator, (k, n), dtype), numpy.empty((rows, n), dtype.name)
+            contraction = plain(dtype, "m", "n")._replace(kept=(a_kept, dtype))
+            plan = steps(
+                contraction, target, rows, n, k, (between, 0, 0), (n, 0, 0), [(n, 1, 0, 0)]
+            )
+            run(plan, target, {"a": placed, "b": b, "operand 0": out})
+            numpy.testing.assert_allclose(out, lines.T @ b, rtol=1e-4, atol=1e-5, err_msg=str(plan))
+
+
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("lasts", LAYOUTS)
 def test_packed_panels_and_blocks_of_k(lasts: tuple[str, str], name: str) -> None:
     check_product(float32, name, (150, 203, 1300), lasts)

@@ -40,8 +40,9 @@ LONG_DOT_ROWS, LONG_DOT = 64, 128
 MADE = 7
 #: Up to this many rows, a b that is contiguous along n is read where it lies.
 DIRECT_ROWS = 32
-#: Up to this many elements, an a that is contiguous along k is read where it lies.
-DIRECT_A = 1 << 18
+#: Up to this many elements, an a that is contiguous along k is read where it lies; one that is
+#: contiguous along m, up to this many rows: each k then reads other cache lines.
+DIRECT_A, DIRECT_LINES = 1 << 18, 128
 #: The row counts a micro-tile may have: few, because each is a kernel of its own.
 HEIGHTS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14)
 #: Cycles for each row of an incomplete micro-tile, which is finished from memory.
@@ -101,8 +102,8 @@ class TileLimits(NamedTuple):
 ALL = TileLimits(14, 8, 28)
 BESIDE_SQUARES = TileLimits(12, 5, 24)
 BESIDE_PARTS = TileLimits(10, 2, 20)
-#: The most sums if rows are read that are contiguous along m, and with more than three vectors.
-ALONG_M, SPREAD = 18, 24
+#: The most sums with more than three vectors.
+SPREAD = 24
 
 
 class Choice(NamedTuple):
@@ -293,9 +294,9 @@ def _gemm(task: Task, lanes: int, packs_b: bool, limits: TileLimits) -> Schedule
     m, n, k = task.m, task.n, task.k
     a_last, b_last = task.lasts
     along_k = a_last == "k"
-    near = task.plain and (m * k <= DIRECT_A if along_k else m <= 8)
+    near = task.plain and (m * k <= DIRECT_A if along_k else m <= DIRECT_LINES)
     forms = [a_last] if near or n <= 4 * lanes else ["packed"]
-    if along_k and near:
+    if near and (along_k or n > 4 * lanes):
         forms.append("packed")
     # Where masks cost something, a panel of b is worth its room, which has no missing columns.
     whole = task.target.free_masks or n % lanes == 0 or k == 0
@@ -305,7 +306,7 @@ def _gemm(task: Task, lanes: int, packs_b: bool, limits: TileLimits) -> Schedule
     for form in forms:
         schedule = Schedule("gemm", a_form=form, b_form=b_form)
         schedule = schedule._replace(packs_b=b_form == "n" and not direct)
-        cycles, schedule = _shaped(schedule, task, lanes, _left(limits, schedule, task))
+        cycles, schedule = _shaped(schedule, task, lanes, _left(limits, schedule))
         extra = PACKING + m * k * PACKED if found else cycles * APART
         found.append((cycles + extra, schedule))
     return min(found, key=lambda each: each[0])[1]
@@ -329,15 +330,11 @@ def _may_pack_b(task: Task) -> bool:
     return not task.often and task.m * task.k * task.dtype.itemsize <= RESIDENT
 
 
-def _left(limits: TileLimits, schedule: Schedule, task: Task) -> TileLimits:
-    """The limits that remain. If a is read where it lies, each row needs a pointer, and there are
-    few registers for pointers."""
-    if schedule.a_form == "packed":
-        return limits
-    rows = 12 if schedule.a_form == "k" and not schedule.packs_b else 8
-    along_m = schedule.a_form == "m" and task.target.width == 64
-    sums = min(limits.sums, ALONG_M) if along_m else limits.sums
-    return TileLimits(min(limits.rows, rows), limits.vectors, sums)
+def _left(limits: TileLimits, schedule: Schedule) -> TileLimits:
+    """The limits that remain. If a is read where it lies along k, each row needs a pointer, and
+    there are few registers for pointers."""
+    rows = 8 if schedule.packs_b else 12
+    return limits if schedule.a_form != "k" else limits._replace(rows=min(limits.rows, rows))
 
 
 def _spread_out(
