@@ -610,6 +610,8 @@ def _windows() -> list[Case]:
               pad=(0, 1), scheme="always"),
         _case("winograd", Draw((3, 2, 4, 5), "positive"), Draw((2, 3, 3, 3), "positive"),
               pad=(2, 1), scheme="always", turned=True),
+        _case("winograd_weights", Draw((3, 2, 4, 5), "positive"), Draw((3, 3, 4, 3), "positive"),
+              pad=(1, 0), scheme="always"),
         _case("deconvolution", (2, 4, 5), (4, 3, 2), (6,), **flat, pad=(1,), adjust=(0,), groups=2),
         _case("deconvolution", (2, 4, 3, 2), (4, 3, 3, 2), **wide, pad=(1, 0), adjust=(0, 1),
               groups=1),

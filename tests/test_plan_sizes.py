@@ -184,7 +184,7 @@ PARTICULAR = {"split", "place", "matmul", "wide_matmul", "matvec", "vecmat", "ei
 KEYED = {"basic_index", "narrow", "assign"}
 #: Operations made of products or groups of channels, or with a size as a parameter.
 PARTICULAR |= {"convolution", "deconvolution", "fold", "group_norm", "winograd"}
-PARTICULAR |= {"summed_windows", "weights_in_rounds", "peaks"}
+PARTICULAR |= {"summed_windows", "weights_in_rounds", "winograd_weights", "peaks"}
 PARTICULAR |= {"rnn_step", "lstm_step", "gru_step"}
 PARTICULAR |= {"blocked_attention", "blocked_attention_backward"}
 

@@ -124,7 +124,8 @@ def rebatched(case: Case) -> Case:
 
 #: winograd's rounds fit one number of images; the first axis of attention's mask is no batch; the
 #: gradient of prod's result has fewer axes than x.
-HELD = ("winograd", "blocked_attention", "blocked_attention_backward", "prod_backward")
+HELD = ("winograd", "winograd_weights", "blocked_attention", "blocked_attention_backward")
+HELD += ("prod_backward",)
 FREE = [
     case
     for case in TRACED

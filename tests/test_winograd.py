@@ -293,6 +293,114 @@ def test_strips_of_an_image(rows: int, strips: int, always: None) -> None:
     assert (y == gemel.compile(convolution)(*given).asnumpy()).all()
 
 
+# --- the gradient of the weights ------------------------------------------------------------
+
+
+def gradient_of_weights(x: Any, y: Any, pad: int) -> Any:
+    """In float64: the sums of windows times the gradient y of the result."""
+    wide = numpy.pad(x.astype("float64"), ((0, 0), (0, 0), (pad, pad), (pad, pad)))
+    seen = numpy.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))
+    return numpy.einsum("nchwij,nkhw->kcij", seen, y.astype("float64"))
+
+
+def found_gradient(x: Any, y: Any, pad: int, compiled: bool = False) -> Any:
+    given, head = arrays(x, drawn((y.shape[1], x.shape[1], 3, 3))[0]), np.array(y)
+    function = gemel.compile(convolution) if compiled else convolution
+    with autograd.record():
+        result = function(*given, pad)
+    result.backward(head)
+    return given[1].grad.asnumpy()
+
+
+def room_of_weights(x: Any, y: Any, pad: int) -> Any:
+    """The bound of docs/internals/numbers.md for each weight."""
+    images, _, rows, columns = y.shape
+    high, wide = (rows + 1) // 2, (columns + 1) // 2
+    after = [2 * t + 2 - n - pad for t, n in zip((high, wide), x.shape[2:], strict=True)]
+    around = numpy.pad(abs(x), ((0, 0), (0, 0), (pad, after[0]), (pad, after[1])))
+    seen = numpy.lib.stride_tricks.sliding_window_view(around, (4, 4), (2, 3))[:, :, ::2, ::2]
+    whole = numpy.pad(abs(y), ((0, 0), (0, 0), (0, rows % 2), (0, columns % 2)))
+    sums = whole.reshape(*y.shape[:2], high, 2, wide, 2).sum((3, 5), dtype="float64")
+    most = seen.max((-1, -2)).astype("float64")
+    bound = UNITS * (images * high * wide + 10) * numpy.einsum("nchw,nkhw->kc", most, sums)
+    return bound[:, :, None, None]
+
+
+@pytest.mark.parametrize(
+    ("images", "channels", "rows", "columns", "pad"),
+    [
+        (2, 3, 6, 6, 1),
+        (3, 5, 7, 5, 1),
+        (1, 4, 9, 8, 0),
+        (2, 3, 5, 6, 2),
+        (6, 32, 40, 40, 1),  # two images in each of three rounds
+        (1, 64, 41, 65, 1),  # strips of one image
+        (3, 64, 40, 65, 1),  # strips of each image
+    ],
+)
+@pytest.mark.parametrize("compiled", [False, True])
+def test_gradients_of_weights(
+    images: int, channels: int, rows: int, columns: int, pad: int, compiled: bool, always: None
+) -> None:
+    (x,) = drawn((images, channels, rows, columns), seed=rows)
+    (y,) = drawn((images, 7, rows + 2 * pad - 2, columns + 2 * pad - 2), seed=columns)
+    off = abs(found_gradient(x, y, pad, compiled) - gradient_of_weights(x, y, pad))
+    assert (off <= room_of_weights(x, y, pad)).all()
+    assert off.max() > 0
+
+
+@pytest.mark.parametrize("kind", ["normal", "positive", "far apart"])
+def test_the_bound_for_weights(kind: str, always: None) -> None:
+    x, y = drawn((3, 5, 20, 21), (3, 4, 20, 21))
+    x = {"normal": x, "positive": abs(x), "far apart": x**9}[kind]
+    off = abs(found_gradient(x, y, 1) - gradient_of_weights(x, y, 1))
+    assert (off <= room_of_weights(x, y, 1)).all()
+
+
+@pytest.mark.parametrize("value", [numpy.inf, numpy.nan])
+def test_values_that_are_not_finite_stay_in_their_channels(value: float, always: None) -> None:
+    x, y = drawn((1, 3, 8, 8), (1, 4, 8, 8))
+    x[0, 1, 4, 4] = value
+    found = numpy.isfinite(found_gradient(x, y, 1))
+    assert not found[:, 1].any() and found[:, [0, 2]].all()
+    x[0, 1, 4, 4], y[0, 2, 3, 5] = 1, value
+    found = numpy.isfinite(found_gradient(x, y, 1))
+    assert not found[2].any() and found[[0, 1, 3]].all()
+
+
+def test_second_gradients_of_weights(monkeypatch: pytest.MonkeyPatch) -> None:
+    x, w = drawn((2, 3, 5, 6), (4, 3, 3, 3))
+    found = []
+    for scheme in ("never", "always"):
+        monkeypatch.setenv("GEMEL_WINOGRAD", scheme)
+        given = arrays(x, w)
+        with autograd.record():
+            y = convolution(*given)
+            (dw,) = autograd.grad((y * y).sum(), [given[1]], create_graph=True)
+            total = (dw * dw).sum()
+        total.backward()
+        found.append([each.grad.asnumpy() for each in given])
+    for one, other in zip(*found, strict=True):
+        numpy.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-3 * abs(other).max())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "pays"),
+    [
+        ((16, 64, 64, 56, 56), True),
+        ((16, 256, 256, 14, 14), True),
+        ((8, 512, 512, 7, 7), True),
+        ((1, 64, 64, 224, 224), True),
+        ((4, 32, 32, 32, 32), True),
+        ((1, 512, 512, 7, 7), False),  # the sums take more time than they save
+        ((8, 3, 32, 64, 64), False),
+        ((16, 8, 8, 28, 28), False),
+    ],
+)
+def test_where_gradients_of_weights_pay(sizes: tuple[int, ...], pays: bool) -> None:
+    assert Sizes(*sizes).weights_pay is pays
+
+
 def test_rounds_divide_the_images() -> None:
     for images in range(1, 40):
         sizes = Sizes(images, 24, 40, 17, 9)

@@ -13,6 +13,7 @@ from gemel.ops.channels import PLACES, channels_alone
 from gemel.ops.elementwise import cast, copy, full
 from gemel.ops.few_places import are_few_places, of_few_places
 from gemel.ops.linalg import is_rounded, matmul, wide_matmul
+from gemel.ops.movement_costs import SMALL, few, gives_few, in_phases, together
 from gemel.ops.phases import phases, spaced
 from gemel.ops.reduction import in_dtype, sum
 from gemel.ops.rounds import repeated
@@ -23,12 +24,13 @@ from gemel.ops.winograd import (
     ALWAYS,
     KERNEL,
     NEVER,
-    PLANES,
     Sizes,
     by_tiles,
     exchanged,
     in_rounds,
     possible,
+    sizes_of_weights,
+    weights_by_tiles,
 )
 from gemel.spec import Spec, extents, product, promote_specs
 
@@ -148,6 +150,12 @@ class Movement(NamedTuple):
         sizes = Sizes(x.shape[0], x.shape[1], given, rows, columns)
         return self.scheme == ALWAYS or sizes.pays
 
+    def has_weights_in_tiles(self, x: Any, y: Any) -> bool:
+        """Whether `weights` uses Winograd's scheme. Only sizes and dtypes decide."""
+        if self.scheme == NEVER or not possible(self.moves, self.groups, x, y):
+            return False
+        return self.scheme == ALWAYS or sizes_of_weights(x, y).weights_pay
+
     def each(self, x: Any, turned: bool = False) -> Iterator[Any]:
         """The elements under each element of the kernel in turn: (N, C, *places)."""
         seen = self.under(x)
@@ -180,9 +188,9 @@ class Movement(NamedTuple):
             return spaced(self, y, weight, space)
         if self.moves.stride == self.moves.ones and min(self.rest) >= 0:
             how = self.backwards
-            if how.in_tiles(weight, y, turned=True) or not self.gives_few(y, weight, space):
+            if how.in_tiles(weight, y, turned=True) or not gives_few(self, y, weight, space):
                 return how.times(weight, y, turned=True)
-        if self.in_phases(y, weight):
+        if in_phases(self, y, weight):
             return phases(self, y, weight, space)
         settings = {"pad": self.pad, "groups": self.groups, "wide": self.wide}
         settings["space"] = tuple(space)
@@ -193,38 +201,6 @@ class Movement(NamedTuple):
         """Whether the kernel has one element, with strides and without padding."""
         alone = self.moves.kernel == self.moves.ones != self.moves.stride
         return alone and not any(self.pad)
-
-    def gives_few(self, y: Any, weight: Any, space: tuple[int, ...]) -> bool:
-        """Whether `grown`, with strides of one, should add windows up. A product with windows has a
-        column for each element of the image (mostly zeros if it is small), and few rows if there
-        are few channels. Only sizes and dtypes decide.
-
-        Costs are estimated as in `in_phases`; the gain has to be two fifths.
-        """
-        plain = y.dtype is weight.dtype is y.dtype.compute and self.groups == 1
-        (given, taken), each = weight.shape[:2], product(self.moves.kernel)
-        if not plain or each == 1:
-            return False
-        with_windows = product(space) * given * max(taken, ROWS)
-        return bool(with_windows * 5 > product(y.shape[2:]) * taken * (given + MOVED) * 7)
-
-    def in_phases(self, y: Any, weight: Any) -> bool:
-        """Whether `grown`, with strides above one, uses `phases`. Only sizes and dtypes decide.
-
-        The alternative computes windows by one product and adds them up. It reads the weights in
-        place, but writes and reads the windows once more. Costs are in multiply-adds for each
-        element of the kernel.
-        """
-        kernel, stride = self.moves.kernel, self.moves.stride
-        if self.moves.dilate != self.moves.ones or min(self.rest) < 0:
-            return False
-        plain = y.dtype is weight.dtype is y.dtype.compute and self.groups == 1
-        if not plain or any(k < s for k, s in zip(kernel, stride, strict=True)):
-            return True
-        (given, taken), places = weight.shape[:2], product((y.shape[0], *y.shape[2:]))
-        weights = MOVED_WEIGHT * taken * given
-        by_phases = places * given * max(taken, ROWS) * 6 // 5 + weights
-        return kernel != stride and bool(by_phases < places * taken * (given + MOVED))
 
     def windows_of(self, y: Any, weight: Any) -> Any:
         """The window that each element of y adds to the transpose: (N, C, *kernel, *places)."""
@@ -241,18 +217,6 @@ class Movement(NamedTuple):
         found = reshape(found, shape=(*lead, y.shape[0], *y.shape[2:]))
         last = len(lead)
         return transpose(found, axes=(last, *range(last), *range(last + 1, last + 1 + axes)))
-
-    def together(self, y: Any, weight: Any) -> int | None:
-        """The number of images whose windows are added up at a time; these fit in the caches.
-
-        It divides the number of images; None means all at once.
-        """
-        each = product((weight.shape[1] * self.groups, *self.moves.kernel, *y.shape[2:]))
-        each = each * y.dtype.accumulate.itemsize
-        if y.shape[0] == 1 or each * y.shape[0] <= PLANES:
-            return None
-        images, most = int(y.shape[0]), PLANES // int(each)
-        return max(n for n in range(1, max(most, 1) + 1) if images % n == 0)
 
     @property
     def rest(self) -> tuple[int, ...]:
@@ -282,6 +246,8 @@ class Movement(NamedTuple):
         """
         if are_planes(self):
             return weights_of_planes(self, x, y, shape)
+        if self.has_weights_in_tiles(x, y):
+            return winograd_weights(x, y, pad=self.pad, scheme=self.scheme)
         if self.alone(shape, x.dtype) and product(self.moves.kernel) <= PLACES:
             axes = (0, *range(2, 2 + len(self.pad)))
             found = [sum(part * y, axis=axes) for part in self.each(x)]
@@ -365,6 +331,28 @@ def _(g: Any, y: Any, x: Any, weight: Any, *, pad: Any, scheme: str, turned: boo
     return back.times(weight, g), exchanged(how.weights(x, g, exchanged(weight).shape))
 
 
+@composite(contracts=True, precision="wide")
+def winograd_weights(x: Any, y: Any, *, pad: Any, scheme: str) -> Any:
+    """The gradient of `winograd`'s weights (K, C, 3, 3), from images and the result's gradient."""
+    if scheme == NEVER:
+        shape = (y.shape[1], x.shape[1], KERNEL, KERNEL)
+        return square(pad, scheme).weights(x, y, shape)
+    return weights_by_tiles(x, y, pad)
+
+
+@winograd_weights.spec
+def _(x: Spec, y: Spec, *, pad: Any, scheme: str) -> Spec:
+    if x.dtype is not y.dtype or not x.dtype.is_floating:
+        raise DTypeError(f"winograd_weights: {x} and {y} must have the same floating dtype")
+    return Spec((y.shape[1], x.shape[1], KERNEL, KERNEL), x.dtype)
+
+
+@winograd_weights.gradient
+def _(g: Any, w: Any, x: Any, y: Any, *, pad: Any, scheme: str) -> Any:
+    how = square(pad, scheme)
+    return how.grown(y, g, tuple(x.shape[2:])), how.times(g, x)
+
+
 def square(pad: tuple[int, ...], scheme: str) -> Movement:
     """A kernel of 3 x 3 with strides of one."""
     ones = (1, 1)
@@ -397,7 +385,7 @@ def summed_windows(
         found = within(added(how.windows_of(part, factors), how.moves, whole), pad, space)
         return in_dtype(found, dtype.accumulate if wide else dtype)
 
-    count = how.together(y, weight)
+    count = together(how, y, weight)
     if count is None:
         return image(y, weight)
     parts = reshape(y, shape=(y.shape[0] // count, count, *y.shape[1:]))
@@ -480,20 +468,11 @@ def floating(name: str, x: Spec, y: Spec) -> DType:
     return dtype
 
 
-def few(places: Any, images: Any, axes: int) -> bool:
-    """Whether one image has so few positions that they may fill a product's vectors badly."""
-    return bool(axes < 3 and images != 1 and places < SMALL)
-
-
 #: Weights of a filter that may be a product's rows, and rows for which columns are read in place,
 #: at most.
 FEW, READ = 16, 32
-#: Positions of one image that suffice for a product of its own; a row of them that fills a vector.
-SMALL, LONG = 256, 16
+#: Positions in a row that fill a vector.
+LONG = 16
 #: How many windows may share an element if the windows are copied; bytes of windows that fit in
 #: the caches; and bytes of windows in one round if they do not.
 OVERLAP, WRITTEN, ROUND = 3, 8 << 20, 2 << 20
-#: A product with fewer rows than this takes as long.
-ROWS = 8
-#: The costs, in multiply-adds, of adding up an element of a window and of moving a weight first.
-MOVED, MOVED_WEIGHT = 24, 150

@@ -9,6 +9,10 @@ one of these 16 elements for all tiles is called a plane here.
 Channels are contiguous throughout. So transforms work on whole vectors, and the planes are operands
 of the products as they are.
 
+The gradient of the weights is the transpose of all this in g: G' ((B' d B) (A r A')) G, for the
+gradient r of a tile, summed over the tiles of all images. The sums are again 16 products, of
+(filters, tiles) with (tiles, channels).
+
 The transpose of such a convolution is one with the channels exchanged and the kernels reversed. As
 the transform G treats both ends of a kernel alike, reversing only exchanges planes (`REVERSED`). So
 the planes of the weights serve both directions.
@@ -26,12 +30,12 @@ from gemel.ir.declare import op
 from gemel.ir.layout import Layout
 from gemel.ir.op import numpy
 from gemel.ir.rules import Emitter
-from gemel.ops.elementwise import copy
+from gemel.ops.elementwise import cast, copy, full
 from gemel.ops.linalg import matmul
 from gemel.ops.rounds import repeated
-from gemel.ops.shape import reshape, transpose
+from gemel.ops.shape import reshape, swapaxes, transpose
 from gemel.ops.windows import Moves, bordered_last, taking_turns, windows, within
-from gemel.spec import Spec, promote_specs, same_shape
+from gemel.spec import Spec, product, promote_specs, same_shape
 
 #: Elements of a kernel, elements of a tile, and elements that a tile sees, along an axis.
 KERNEL, TILE, SEEN = 3, 2, 4
@@ -85,6 +89,30 @@ class Sizes(NamedTuple):
         moved = 16 * self.images * self.rows * self.columns + 11 * SEEN * SEEN * tiles
         weights = 30 * KERNEL * KERNEL * self.taken * self.given
         return products + moved * channels + weights
+
+    @property
+    def direct_weights(self) -> int:
+        """The cost of the direct gradient of the weights, whose products have few columns."""
+        places = self.images * self.rows * self.columns
+        return KERNEL * KERNEL * (self.taken + 20) * self.given * places
+
+    @property
+    def tiled_weights(self) -> int:
+        """The cost of their gradient by the scheme. An element of a plane costs 16 multiply-adds, a
+        sum 20 in each further round, and 32 on the way to the weights.
+        """
+        tiles, rounds = self.images * self.tiles, self.images // self.together
+        rounds *= self._replace(images=self.together).strips
+        columns = -(-self.taken // COLUMNS) * COLUMNS
+        products = self.given * columns * tiles
+        planes = 16 * tiles * (self.taken + self.given)
+        sums = (20 * rounds + 12) * self.taken * self.given
+        return SEEN * SEEN * (products + planes + sums)
+
+    @property
+    def weights_pay(self) -> bool:
+        """Whether `AUTO` chooses the scheme for the gradient of the weights."""
+        return 10 * self.tiled_weights < 9 * self.direct_weights
 
     @property
     def planes(self) -> int:
@@ -170,22 +198,22 @@ def in_strips(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any
     if sizes.strips == 1:
         return of_tiles(x, factors, sizes, tiles)
     high = tiles[0] // sizes.strips
-    moves = Moves((TILE * high + KERNEL - 1,), (TILE * high,), (1,))
-    seen = windows(transpose(x, axes=(0, 2, 3, 1)), **moves._asdict())
-    seen = transpose(seen, axes=(4, 0, 3, 1, 2))
-    shape = high, tiles[1]
+    seen, shape = strips_of(x, high), (high, tiles[1])
     found = in_rounds(lambda part, given: of_tiles(part, given[0], sizes, shape), seen, [factors])
     return reshape(found, shape=(1, TILE * tiles[0], *found.shape[3:]))
 
 
+def strips_of(x: Any, high: int) -> Any:
+    """An image (1, H, W, C) in strips of `high` rows of tiles: a view (strips, 1, rows, W, C)."""
+    moves = Moves((TILE * high + KERNEL - 1,), (TILE * high,), (1,))
+    seen = windows(transpose(x, axes=(0, 2, 3, 1)), **moves._asdict())
+    return transpose(seen, axes=(4, 0, 3, 1, 2))
+
+
 def of_tiles(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
     """The result (N, *places, K) of all tiles of images (N, H, W, C) with borders."""
-    # The slices of element (i, j) of all tiles.
-    rows, columns = ([slice(i, i + TILE * t - 1, TILE) for i in range(SEEN)] for t in tiles)
-    planes = ordered(twice(of_tile, [[x[:, a, b] for b in columns] for a in rows]), sizes)
-    shape = (SEEN * SEEN, sizes.images * tiles[0] * tiles[1], sizes.taken)
-    together = planes_of(*itertools.chain(*planes))
-    found = matmul(reshape(together, shape=shape), factors)
+    planes = ordered(twice(of_tile, elements(x, tiles, SEEN)), sizes)
+    found = matmul(side_by_side(planes), factors)
     found = reshape(found, shape=(SEEN, SEEN, sizes.images, *tiles, sizes.given))
     products = [[found[i, j] for j in range(SEEN)] for i in range(SEEN)]
     ends = twice(of_products, ordered(products, sizes))
@@ -193,6 +221,19 @@ def of_tiles(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
         (i, j, 0): ends[i][j] for i in range(TILE) for j in range(TILE)
     }
     return taking_turns(parts, (TILE, TILE, 1))
+
+
+def elements(x: Any, tiles: tuple[int, ...], count: int) -> list[Rows]:
+    """Element (i, j) of all tiles of images (N, H, W, C), for i and j below `count`, as views."""
+    rows, columns = ([slice(i, i + TILE * t - 1, TILE) for i in range(count)] for t in tiles)
+    return [[x[:, a, b] for b in columns] for a in rows]
+
+
+def side_by_side(planes: list[Rows]) -> Any:
+    """Planes (N, *tiles, C) as the operand of a product: (16, N * tiles, C)."""
+    together = planes_of(*itertools.chain(*planes))
+    shape = together.shape
+    return reshape(together, shape=(SEEN * SEEN, product(shape[1:-1]), shape[-1]))
 
 
 def ordered(planes: list[Rows], sizes: Sizes) -> list[Rows]:
@@ -208,6 +249,73 @@ def of_weights(weight: Any) -> Any:
     taps = copy(transpose(weight, axes=(2, 3, 0, 1)))
     planes = twice(of_kernel, [[taps[i, j] for j in range(KERNEL)] for i in range(KERNEL)])
     return planes_of(*itertools.chain(*planes))
+
+
+# --- the gradient of the weights ------------------------------------------------------------
+
+
+def weights_by_tiles(x: Any, y: Any, pad: tuple[int, ...]) -> Any:
+    """The gradient of the weights (K, C, 3, 3): of images (N, C, H, W) bordered by `pad` zeros, and
+    for the gradient y (N, K, *S) of the result.
+    """
+    sizes = sizes_of_weights(x, y)
+    count = sizes.together
+    start = SEEN * SEEN, sizes.given, sizes.taken
+    total = full(0, shape=start, dtype=x.dtype.accumulate.name)
+    if count == sizes.images:
+        total = with_images(total, x, y, sizes, pad)
+    else:
+        each, lead = sizes._replace(images=count), (sizes.images // count, count)
+        x, y = (reshape(part, shape=(*lead, *part.shape[1:])) for part in (x, y))
+        total = summed(lambda total, x, y: with_images(total, x, y, each, pad), total, x, y)
+    planes = [[total[SEEN * i + j] for j in range(SEEN)] for i in range(SEEN)]
+    taps = planes_of(*itertools.chain(*twice(to_kernel, planes)))
+    taps = copy(transpose(cast(taps, dtype=x.dtype), axes=(1, 2, 0)))
+    return reshape(taps, shape=(sizes.given, sizes.taken, KERNEL, KERNEL))
+
+
+def sizes_of_weights(x: Any, y: Any) -> Sizes:
+    """The sizes of the convolution whose weights have a gradient."""
+    given, rows, columns = map(int, y.shape[1:])
+    return Sizes(int(x.shape[0]), int(x.shape[1]), given, rows, columns)
+
+
+def summed(body: Callable[[Any, Any, Any], Any], total: Any, x: Any, y: Any) -> Any:
+    """The total after `body` has added to it, for each element of the first axes, in a loop."""
+    _, (found,) = repeated(
+        lambda pair, sums, _: ([], [body(sums[0], pair[0], pair[1])]), [x, y], [total]
+    )
+    return found
+
+
+def with_images(total: Any, x: Any, y: Any, sizes: Sizes, pad: tuple[int, ...]) -> Any:
+    """The total with the sums over the tiles of the images of one round: (16, K, C)."""
+    high, wide = ((n + 1) // TILE for n in (sizes.rows, sizes.columns))
+    x, y = of_pair(x, y, pad, (high, wide))
+    if sizes.strips == 1:
+        return total + sums_of(x, y, (high, wide))
+    high //= sizes.strips
+    x, y = strips_of(x, high), reshape(y, shape=(sizes.strips, 1, TILE * high, *y.shape[2:]))
+    return summed(lambda total, x, y: total + sums_of(x, y, (high, wide)), total, x, y)
+
+
+def of_pair(x: Any, y: Any, pad: tuple[int, ...], tiles: tuple[int, ...]) -> tuple[Any, Any]:
+    """Images with their borders, and the result's gradient in whole tiles: (N, H, W, channels)."""
+    spans = zip(tiles, map(int, x.shape[2:]), pad, strict=True)
+    after = [TILE * t + KERNEL - 1 - n - p for t, n, p in spans]
+    rest = [TILE * t - n for t, n in zip(tiles, map(int, y.shape[2:]), strict=True)]
+    seen = bordered_last(x, pad, after, [p + TILE - 1 for p in pad])
+    return seen, bordered_last(y, (0, 0), rest, (TILE - 1, TILE - 1))
+
+
+def sums_of(x: Any, y: Any, tiles: tuple[int, ...]) -> Any:
+    """The sums over all tiles of the results of `of_pair`: (16, K, C)."""
+    seen = side_by_side(twice(of_tile, elements(x, tiles, SEEN)))
+    spread = side_by_side(twice(from_products, elements(y, tiles, TILE)))
+    return matmul(swapaxes(spread, -1, -2), seen)
+
+
+# --- weights of the transpose ---------------------------------------------------------------
 
 
 def exchanged(weight: Any) -> Any:
@@ -268,6 +376,17 @@ def of_kernel(g: Rows) -> Rows:
 def of_products(m: Rows) -> Rows:
     """A' m."""
     return [m[0] + m[1] + m[2], m[1] - m[2] - m[3]]
+
+
+def from_products(r: Rows) -> Rows:
+    """A r."""
+    return [r[0], r[0] + r[1], r[0] - r[1], -r[1]]
+
+
+def to_kernel(m: Rows) -> Rows:
+    """G' m."""
+    ends, middle = (m[1] + m[2]) * 0.5, (m[1] - m[2]) * 0.5
+    return [m[0] + ends, middle, m[3] + ends]
 
 
 def twice(transform: Callable[[Rows], Rows], rows: list[Rows]) -> list[Rows]:
