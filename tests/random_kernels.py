@@ -628,15 +628,18 @@ class Product:
     def _matrix(
         self, which: int, rows: int, columns: int, along_columns: bool
     ) -> tuple[int, int, int]:
-        """A buffer's strides: of the axis whose stride is not 1, and of the two batch axes."""
+        """A buffer's strides: of the axis whose stride is not 1, and of the two batch axes. Lines
+        may be apart, overlap, be the same one, or run backwards."""
         last, other = (columns, rows) if along_columns else (rows, columns)
-        stride = last + self.draw.choice((0, 0, 3))
-        inner = self.draw.choice((0, stride * other)) if self.batch[1] > 1 else 0
-        outer = self.draw.choice((0, stride * other * 2)) if self.batch[0] > 1 else 0
+        draw = self.draw
+        stride = draw.choice((last, last, last + 3, draw.randint(-last - 3, last)))
+        apart = abs(stride) * max(other - 1, 0) + last
+        inner = draw.choice((0, apart)) if self.batch[1] > 1 else 0
+        outer = draw.choice((0, apart * 2, -apart)) if self.batch[0] > 1 else 0
         extents = [other, last, *self.batch]
-        _, high = self.memory.reached(extents, [stride, 1, outer, inner])
-        number = self.memory.room(self.kept[which], 0, high)
-        self._fill(number, high + 9, self.kept[which])
+        low, high = self.memory.reached(extents, [stride, 1, outer, inner])
+        number = self.memory.room(self.kept[which], low, high)
+        self._fill(number, high - low + 9, self.kept[which])
         return stride, outer, inner
 
     def _epilogue(self) -> tuple[Described, list[int]]:
