@@ -372,6 +372,10 @@ NAMED: dict[str, Callable[[], Any]] = {
     "tensorsolve": lambda: np.linalg.tensorsolve(np.ones(()), np.ones(2), axes=(0, 1)),
     "tensordot: axes": lambda: np.tensordot(np.ones((2, 2)), np.ones((2, 2)), axes=0.5),
     "tensordot: axes .1,.": lambda: np.tensordot(np.ones((2, 2)), np.ones((2, 2)), axes=(1,)),
+    "dot: matmul": lambda: np.dot(np.ones((4, 3)), np.ones((4, 5))),
+    "matvec: matmul": lambda: np.matvec(np.ones((4, 3)), np.ones(4)),
+    "batch_dot: matmul": lambda: npx.batch_dot(np.ones((2, 4, 3)), np.ones((2, 4, 3))),
+    "attention: matmul": lambda: npx.attention(np.ones((4, 3)), np.ones((4, 5)), np.ones((4, 5))),
 }
 
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
-from gemel.errors import OperandError, name_call, unknown_attribute
+from gemel.errors import GemelError, name_call, unknown_attribute
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.keywords import into
 from gemel.ir.late import load
@@ -164,7 +164,7 @@ class AcceptingOut:
     def __call__(self, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
         try:
             found = self.__wrapped__(*inputs, **keywords)
-        except OperandError as error:
+        except GemelError as error:
             name_call(error, self.__name__)
             raise
         return found if out is None else into(self.__name__, out, found)
