@@ -376,6 +376,12 @@ NAMED: dict[str, Callable[[], Any]] = {
     "matvec: matmul": lambda: np.matvec(np.ones((4, 3)), np.ones(4)),
     "batch_dot: matmul": lambda: npx.batch_dot(np.ones((2, 4, 3)), np.ones((2, 4, 3))),
     "attention: matmul": lambda: npx.attention(np.ones((4, 3)), np.ones((4, 5)), np.ones((4, 5))),
+    "einsum: .* 'j' has": lambda: np.einsum("ij,jk,kl", *[np.ones((2, 3))] * 3, optimize=True),
+    "einsum: optimize='fast'": lambda: np.einsum("i,i,i", *[[1.0]] * 3, optimize="fast"),
+    "einsum: optimize=3": lambda: np.einsum("i,i,i", *[[1.0]] * 3, optimize=3),
+    "einsum: optimize=.*, .0, 9": lambda: np.einsum_path(
+        "i,i,i", *[[1.0]] * 3, optimize=["einsum_path", (0, 9)]
+    ),
 }
 
 

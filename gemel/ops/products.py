@@ -266,19 +266,7 @@ def einsum(*operands: Any, equation: str, path: Any = ()) -> Any:
     """Sums of products of elements, by labels of axes: Einstein's notation."""
     dtype = promote_specs(*(x.spec for x in operands))
     labels, result = parsed(equation, [x.ndim for x in operands])
-    extents: dict[str, Any] = {}
-    for name, x in zip(labels, operands, strict=True):
-        for label, extent in zip(name, x.shape, strict=True):
-            known = extents.setdefault(label, extent)
-            if stays(known, extent):
-                continue
-            if known == 1:
-                extents[label] = extent
-            elif not extent == 1 and not extent == known:
-                raise ShapeError(
-                    f"einsum: {equation!r}: axis {label!r} has {known} and {extent}; they must be "
-                    "equal, or one of them 1"
-                )
+    extents = _extents(equation, labels, operands)
     # Two of several operands may have a narrower dtype than all of them.
     wide = (x if x.dtype is dtype else cast(x, dtype=dtype) for x in operands)
     terms = [_without_repetition(name, x) for name, x in zip(labels, wide, strict=True)]
@@ -292,6 +280,24 @@ def einsum(*operands: Any, equation: str, path: Any = ()) -> Any:
     found = transpose(x, axes=tuple(name.index(label) for label in result))
     shape = tuple(extents[label] for label in result)
     return cast(broadcast_to(found, shape=shape), dtype=dtype)
+
+
+def _extents(equation: str, labels: Sequence[str], operands: Sequence[Any]) -> dict[str, Any]:
+    """The extent of each label. Raises `ShapeError` if operands do not agree."""
+    extents: dict[str, Any] = {}
+    for name, x in zip(labels, operands, strict=True):
+        for label, extent in zip(name, x.shape, strict=True):
+            known = extents.setdefault(label, extent)
+            if stays(known, extent):
+                continue
+            if known == 1:
+                extents[label] = extent
+            elif not extent == 1 and not extent == known:
+                raise ShapeError(
+                    f"einsum: {equation!r}: axis {label!r} has {known} and {extent}; they must be "
+                    "equal, or one of them 1"
+                )
+    return extents
 
 
 def _without_repetition(name: str, x: Any) -> tuple[str, Any]:
@@ -376,7 +382,6 @@ def _(
         found = [converted("einsum", x, dtype, casting) for x in found]
     path: tuple[Any, ...] = ()
     if optimize and len(found) > 2:
-        parsed(subscripts, [x.ndim for x in found])
         path = _cheapest(subscripts, found, optimize)
     return into("einsum", out, einsum(*found, equation=subscripts, path=path), casting)
 
@@ -393,15 +398,24 @@ def einsum_path(subscripts: Any, *operands: Any, optimize: Any = "greedy") -> tu
     if not isinstance(subscripts, str):
         subscripts, operands = _lettered((subscripts, *operands))
     found = [operand(x, operands) for x in operands]
-    parsed(subscripts, [x.ndim for x in found])
     return _path(subscripts, found, optimize)
 
 
 def _path(equation: str, operands: Sequence[Any], optimize: Any) -> tuple[Any, str]:
-    """NumPy's order of contractions, which depends on the operands' shapes only."""
+    """NumPy's order of contractions, which depends on the operands' shapes only. Raises
+    `ShapeError`, or `ArgumentError` for an `optimize` that is no order."""
+    labels, _ = parsed(equation, [x.ndim for x in operands])
+    _extents(equation, labels, operands)
     np = numpy()
     stand_ins = (np.broadcast_to(np.int8(0), x.shape) for x in operands)
-    found: tuple[Any, str] = np.einsum_path(equation, *stand_ins, optimize=optimize)
+    try:
+        found: tuple[Any, str] = np.einsum_path(equation, *stand_ins, optimize=optimize)
+    except (KeyError, TypeError, IndexError, RuntimeError) as error:
+        raise ArgumentError(
+            f"einsum: optimize={optimize!r} must be True, False, 'greedy', 'optimal', one of these "
+            "two with a limit, or a path: ['einsum_path', (0, 1), ...], which takes all "
+            f"{len(operands)} operands"
+        ) from error
     return found
 
 
