@@ -78,20 +78,26 @@ def test_any_length() -> None:
         numpy.testing.assert_allclose(program(*given).asnumpy(), slowly(*arrays), rtol=1e-11)
 
 
-@pytest.mark.parametrize("length", [6, 9])
-def test_gradients(length: int) -> None:
-    """The gradient's loop goes the other way; the sums for the weight make it one after another."""
-    found = []
-    for function in (rounds, gemel.compile(rounds)):
-        given = [np.array(each, dtype="float64") for each in drawn(length)]
-        for each in given:
-            each.attach_grad()
-        with autograd.record():
-            y = (function(*given) ** 2).sum()
-        y.backward()
-        found.append([each.grad.asnumpy() for each in given])
-    for one, other in zip(*found, strict=True):
-        numpy.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
+@pytest.mark.parametrize("length", [1, 2, 6, 9])
+@pytest.mark.parametrize(("rows", "columns"), [(ROWS, TAKEN), (3, 2)])
+def test_gradients(length: int, rows: int, columns: int) -> None:
+    """The gradient's loop goes the other way; the sums for the weight make it one after another.
+    With a constant weight it is a loop without states, in halves or, with little work, whole.
+    """
+    x, weight = drawn(length)
+    x, weight = x[:, :rows, :columns], np.array(weight[:columns], dtype="float64")
+    for constant in (False, True):
+        found = []
+        for function in (rounds, gemel.compile(rounds)):
+            given = [np.array(x, dtype="float64"), weight.copy()]
+            for each in given[: 1 if constant else 2]:
+                each.attach_grad()
+            with autograd.record():
+                y = (function(*given) ** 2).sum()
+            y.backward()
+            found.append([each.grad.asnumpy() for each in given if each.grad is not None])
+        for one, other in zip(*found, strict=True):
+            numpy.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9)
 
 
 def test_panels_of_shared_factors_are_made_once() -> None:

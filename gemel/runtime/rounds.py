@@ -298,6 +298,7 @@ def _independent(
 ) -> Any:
     """A loop without states, in two halves that run side by side with memory of their own; as one
     item if that is not worth it. An item that may fail must not run beside another one of its node.
+    All rounds go forwards, so that the first half can become the whole: the order does not matter.
     """
     emission = lowering.emission
     begun, half = emission.time, (spec.length + 1) // 2
@@ -305,7 +306,7 @@ def _independent(
     def part(first: int, count: int) -> Repeat:
         loop = Rounds(emission)
         given, targets = (
-            [loop.along(place.narrow(0, first, count), count, spec.reverse) for place in places]
+            [loop.along(place.narrow(0, first, count), count, False) for place in places]
             for places in (inputs, outputs)
         )
         _emit_round(lowering, loop, spec, (*given, *shared), targets)
