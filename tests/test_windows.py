@@ -277,6 +277,25 @@ def test_sums_of_windows_are_rounded_once(
     assert inside.size > 0
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(("dtype", "large"), [("float16", 2048), ("bfloat16", 256)])
+def test_gradients_of_maxima_are_rounded_once(dtype: str, large: int, compiled: bool) -> None:
+    """Nine windows see the largest element; an odd number above `large` has no place in dtype."""
+    values = numpy.zeros((1, 1, 5, 5), "float32")
+    values[0, 0, 2, 2] = 1
+    x, g = np.array(values).astype(dtype), np.ones((1, 1, 3, 3)).astype(dtype)
+    g[0, 0, 1, 1] = large
+    x.attach_grad()
+
+    def largest(x: Any) -> Any:
+        return npx.pooling(x, kernel=(3, 3), stride=(1, 1))
+
+    with autograd.record():
+        y = (gemel.compile(largest) if compiled else largest)(x)
+    y.backward(g)
+    assert float(x.grad[0, 0, 2, 2]) == float(x.grad.sum()) == large + 8
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_halves_are_added_in_float32(dtype: str) -> None:
     x = np.ones((1, 8, 20), dtype=dtype) * 0.1

@@ -15,7 +15,7 @@ from typing import Any
 from gemel.extent import maximum
 from gemel.ir.declare import composite
 from gemel.ops.elementwise import add, cast, full, iota, where
-from gemel.ops.reduction import kept, max, min, spread
+from gemel.ops.reduction import in_dtype, kept, max, min, spread, widened
 from gemel.ops.shape import reshape
 from gemel.ops.windows import Moves, added, bordered, taking_turns, windows, within
 from gemel.spec import Spec, product
@@ -108,8 +108,9 @@ def returned(g: Any, first: Any, none: int, moves: Moves, pad: Any, shape: Any) 
     whose last axes have the given shape; NaN at all elements of a window if that is `none`. The
     first window begins `pad` elements before the image.
 
-    Windows are not added; each element of the image asks those that see it. Elements that are
-    `stride` apart, those of a phase, have the same numbers in the windows that see them.
+    Windows are not added; each element of the image asks those that see it, and its sum is rounded
+    once. Elements that are `stride` apart, those of a phase, have the same numbers in the windows
+    that see them.
     """
     counts = tuple(-(-n // s) for n, s in zip(shape, moves.stride, strict=True))
     before = tuple(n - 1 for n in overlap(moves))
@@ -123,14 +124,14 @@ def returned(g: Any, first: Any, none: int, moves: Moves, pad: Any, shape: Any) 
     def term(start: tuple[int, ...], number: int) -> Any:
         asked, given = within(first, start, counts), within(g, start, counts)
         others = cast(where(asked == none, NAN, 0.0), dtype=g.dtype)
-        return where(asked == number, given, others)
+        return widened(where(asked == number, given, others))
 
     parts = {}
     for phase in itertools.product(*map(range, moves.stride)):
         place = [r + p for r, p in zip(phase, pad, strict=True)]
         terms = [term(*each) for each in askers(place, moves)]
         nothing = full(0, shape=(*g.shape[:2], *counts), dtype=g.dtype.name)
-        parts[phase] = reduce(add, terms) if terms else nothing
+        parts[phase] = in_dtype(reduce(add, terms) if terms else nothing, g.dtype)
     return within(taking_turns(parts, moves.stride), (0,) * len(pad), shape)
 
 
