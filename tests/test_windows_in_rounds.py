@@ -11,7 +11,7 @@ from slow import drawn
 
 import gemel
 from gemel import autograd, np, npx
-from gemel.ops import movement
+from gemel.ops import movement, movement_costs
 from gemel.ops.movement import Movement
 from gemel.ops.windows import Moves
 
@@ -49,9 +49,10 @@ def test_rounds_change_nothing_else(held: int, size: int, monkeypatch: Any) -> N
     )
     plain = [np.array(each, dtype="float64") for each in (x, weight, g)]
     slow = gradients(*plain)
-    for name in ("PLANES", "WRITTEN", "ROUND"):
+    monkeypatch.setattr(movement_costs, "PLANES", held)
+    for name in ("WRITTEN", "ROUND"):
         monkeypatch.setattr(movement, name, held)
-    monkeypatch.setattr(movement, "MOVED", -1000)  # never use phases
+    monkeypatch.setattr(movement_costs, "MOVED", -1000)  # never use phases
 
     def both(x: Any, weight: Any, g: Any) -> Any:
         steps = how()
@@ -68,8 +69,8 @@ def test_rounds_change_nothing_else(held: int, size: int, monkeypatch: Any) -> N
 @pytest.mark.parametrize("groups", [1, 2])
 def test_pieces_of_rounds_have_gradients(dtype: str, groups: int, monkeypatch: Any) -> None:
     """What is computed in rounds is an operation whose gradients are convolutions."""
-    for name in ("PLANES", "ROUND"):
-        monkeypatch.setattr(movement, name, 1)
+    monkeypatch.setattr(movement_costs, "PLANES", 1)
+    monkeypatch.setattr(movement, "ROUND", 1)
     y, weight = drawn(4, 4, 3, 3), drawn(4, 2, 3, 3, seed=1)
     x = drawn(4, 2 * groups, 5, 5, seed=2)
     settings = {**how(groups=groups).moves._asdict(), "pad": (1, 1), "groups": groups}
