@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 
 import numpy
 import pytest
 
 from gemel import autograd, cpu, gluon, np, npx
-from gemel.errors import ArgumentError, AxisError, ShapeError, UnknownNameError
+from gemel.errors import ArgumentError, AxisError, OperandError, ShapeError, UnknownNameError
 from gemel.gluon import loss as losses
 
 random = numpy.random.RandomState(5)
@@ -351,3 +352,54 @@ def test_losses_of_users(hybrid):
     loss.hybridize(hybrid)
     found = loss(np.ones((3, 4, 10)), np.ones((3, 4)), np.array([4, 2, 0]))
     assert found.tolist() == pytest.approx([2.3026, 1.1513, 0.0], abs=1e-4)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize("case", CASES, ids=lambda case: type(case[0]).__name__)
+def test_lists_and_arrays_of_numpy(case, hybrid):
+    loss, *given = case
+    arrays = [np.array(a, dtype="float32" if a.dtype.kind == "f" else "int32") for a in given]
+    loss.hybridize(hybrid)
+    try:
+        wanted = loss(*arrays).asnumpy()
+        labels = [a.tolist() for a in arrays[1:]]
+        numpys = [a.asnumpy() for a in arrays[1:]]
+        names = list(inspect.signature(loss.forward).parameters)
+        for found in (
+            loss(arrays[0], *labels),
+            loss(arrays[0], *numpys),
+            loss(*(a.tolist() for a in arrays)),
+            loss(**dict(zip(names, [arrays[0], *labels], strict=False))),
+        ):
+            assert isinstance(found, np.ndarray)
+            numpy.testing.assert_allclose(found.asnumpy(), wanted, rtol=1e-5, atol=1e-6)
+        for number in range(len(given)):
+            for bad in ("a", object(), [["a"]]):
+                mixed = [*arrays[:number], bad, *arrays[number + 1 :]]
+                with pytest.raises(OperandError, match=f"{names[number]}.*not an array of numbers"):
+                    loss(*mixed)
+    finally:
+        loss.hybridize(False)
+
+
+def test_numbers():
+    assert losses.L2Loss()(3.0, 1).item() == 2.0
+    with pytest.raises(ShapeError, match=r"the prediction has shape \(2, 3\) and the label \(\)"):
+        losses.L1Loss()(np.ones((2, 3)), 1.0)
+    with pytest.raises(OperandError, match="the label None is not an array"):
+        losses.L1Loss()(np.ones((2, 3)), None)
+
+
+@pytest.mark.parametrize(
+    ("kind", "setting"),
+    [
+        (losses.HuberLoss, "rho"),
+        (losses.HingeLoss, "margin"),
+        (losses.TripletLoss, "margin"),
+        (losses.CosineEmbeddingLoss, "margin"),
+        (losses.SDMLLoss, "smoothing_parameter"),
+    ],
+)
+def test_settings_that_are_no_numbers(kind, setting):
+    with pytest.raises(ArgumentError, match=setting):
+        kind(**{setting: "a"})

@@ -1,9 +1,11 @@
-"""The input of a layer: one array, which a list, a number or an array of NumPy becomes."""
+"""The inputs of layers and losses: arrays, which lists, numbers and arrays of NumPy become."""
 
 from __future__ import annotations
 
 import reprlib
-from typing import TYPE_CHECKING, Any, TypeVar
+from functools import wraps
+from numbers import Number
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gemel import _core
 from gemel.errors import OperandError
@@ -32,14 +34,46 @@ def with_array(block: Any, arguments: tuple[Any, ...]) -> tuple[Any, ...]:
         return arguments
     if not hasattr(block.forward, "takes_array"):
         return arguments
+    return _array(block, "input", arguments[0]), *arguments[1:]
+
+
+def of_arrays(forward: Forward) -> Forward:
+    """Let all arguments of a loss's `forward` be lists, numbers or arrays of NumPy.
+
+    Those with a default may also be None, and stay numbers if they are numbers. Raises
+    `OperandError` for anything else.
+    """
+    code = forward.__code__
+    names = code.co_varnames[1 : code.co_argcount]
+    needed = names[: len(names) - len(forward.__defaults__ or ())]
+
+    @wraps(forward)
+    def on_arrays(block: Any, *arguments: Any, **keywords: Any) -> Any:
+        beside = (*arguments, *keywords.values())
+
+        def taken(name: str, value: Any) -> Any:
+            if isinstance(value, _core.Array) or (isinstance(value, Entry) and not value.spec.weak):
+                return value
+            if name not in needed and (value is None or isinstance(value, (Number, Entry))):
+                return value
+            return _array(block, name, value, beside)
+
+        given = [taken(name, value) for name, value in zip(names, arguments, strict=False)]
+        surplus = arguments[len(given) :]
+        named = {name: taken(name, value) for name, value in keywords.items()}
+        return forward(block, *given, *surplus, **named)
+
+    return cast("Forward", on_arrays)
+
+
+def _array(block: Any, name: str, value: Any, beside: tuple[Any, ...] = ()) -> Any:
     try:
-        return operand(arguments[0]), *arguments[1:]
+        return operand(value, beside)
     except TypeError:
-        given = reprlib.repr(arguments[0])
         raise OperandError(
-            f"{type(block).__name__}: the input {given} is not an array of numbers; give an array, "
-            "or a list of numbers"
+            f"{type(block).__name__}: the {name} {reprlib.repr(value)} is not an array of numbers; "
+            "give an array, or a list of numbers"
         ) from None
 
 
-__all__ = ["of_array", "with_array"]
+__all__ = ["of_array", "of_arrays", "with_array"]
