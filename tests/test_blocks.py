@@ -17,6 +17,7 @@ from gemel import autograd, gluon, init, nd, np, npx
 from gemel.errors import (
     ArgumentError,
     AxisError,
+    DeferredInitializationError,
     ParameterFileError,
     ShapeError,
     TraceError,
@@ -860,3 +861,66 @@ def test_a_trainer_says_why_it_is_not_copied() -> None:
     for way in (copy.copy, copy.deepcopy, pickle.dumps):
         with pytest.raises(TypeError, match="save_states"):
             way(trainer)
+
+
+@pytest.mark.parametrize("hybrid", [False, True])
+@pytest.mark.parametrize(
+    ("make", "bad", "good"),
+    [
+        (lambda: nn.Conv2D(4, 3), (2, 3, 2, 2), (2, 1, 8, 8)),
+        (lambda: nn.Conv2D(4, 3, groups=2), (2, 3, 8, 8), (2, 4, 8, 8)),
+        (lambda: _in_order(nn.Dense(3), nn.Conv2D(4, 3)), (2, 4), None),
+        (lambda: _in_order(nn.Dense(3), _in_order(nn.Dense(2), _Refusing())), (2, 4), (1, 5)),
+    ],
+)
+def test_a_first_call_that_fails_finds_no_shapes(make, bad, good, hybrid):
+    net = make()
+    net.initialize()
+    net.hybridize(hybrid)
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+    before = {name: p.shape for name, p in net.collect_params().items()}
+    for _ in range(2):
+        with pytest.raises((ValueError, ShapeError)):
+            net(np.ones(bad))
+        assert {name: p.shape for name, p in net.collect_params().items()} == before
+        with pytest.raises(DeferredInitializationError):
+            next(p for p in net.collect_params().values() if not p.is_shape_known).data()
+    if good is None:
+        return
+    with autograd.record():
+        found = net(np.ones(good))
+    found.backward()
+    trainer.step(1)
+    with pytest.raises((ValueError, ShapeError)):
+        net(np.ones(bad))
+    assert all(p.is_shape_known for p in net.collect_params().values())
+
+
+def test_a_failing_call_keeps_shapes_of_earlier_calls():
+    net = _in_order(nn.Dense(3), nn.Dense(2))
+    net.initialize()
+    net(np.ones((1, 5)))
+    values = [p.data().asnumpy() for p in net.collect_params().values()]
+    with pytest.raises(ShapeError, match="takes"):
+        net(np.ones((1, 4)))
+    assert all(
+        (p.data() == v).all() for p, v in zip(net.collect_params().values(), values, strict=True)
+    )
+
+
+class _Refusing(nn.HybridLambda):
+    """Refuses two examples, with an error of the user's."""
+
+    def __init__(self):
+        super().__init__(self._once)
+
+    def _once(self, x):
+        if x.shape[0] == 2:
+            raise ValueError("not these")
+        return x
+
+
+def _in_order(*layers):
+    net = nn.HybridSequential()
+    net.add(*layers)
+    return net

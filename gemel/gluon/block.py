@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import init
 from gemel.device import elsewhere
-from gemel.errors import GemelError, ShapeError, unknown_keyword, unknown_name
+from gemel.errors import GemelError, ShapeError, TraceError, unknown_keyword, unknown_name
 from gemel.extent import NUMBER, name_of, seen
 from gemel.gluon.block_files import Files
 from gemel.gluon.block_parameters import BlockParameters
@@ -21,7 +21,7 @@ from gemel.gluon.hooks import HookHandle
 from gemel.gluon.inputs import with_array
 from gemel.gluon.naming import NameScope, current_scope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
-from gemel.gluon.shapes import fitting_shapes, run_with_symbols
+from gemel.gluon.shapes import Unknown, fitting_shapes, run_with_symbols
 from gemel.gluon.structure import Children, Internals, and_around
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
@@ -146,13 +146,13 @@ class Block(Files):
                 del self._reg_params[other]
         self._reg_params[name] = parameter
         parameter._add_owner(self)
-        self._own.unfinished = self._own.unfinished or not parameter.is_shape_known
         self._changed()
 
     def _changed(self) -> None:
         """The structure or an array has changed: drop the programs of this block and of those that
-        it is inside of."""
+        it is inside of, which look for parameters of unknown shapes in their next call."""
         for block in and_around(self):
+            block._own.unfinished = True
             block._drop_program()
 
     def _drop_program(self) -> None:
@@ -288,12 +288,13 @@ class Block(Files):
         return self._forwarded(*arguments, **keywords)
 
     def _forwarded(self, *arguments: Any, **keywords: Any) -> Any:
+        unknown = Unknown(self) if self._own.unfinished else None
         try:
             first = type(arguments[0]) if arguments else None
             plain, given = first is ndarray or first is Entry, arguments
             if not plain:
                 arguments = with_array(self, arguments)
-            if self._own.unfinished:
+            if unknown is not None:
                 self._find_shapes(arguments)
             there = None if first is Entry else elsewhere(arguments)
             if there is None:
@@ -301,11 +302,16 @@ class Block(Files):
             else:
                 with there:
                     found = self.forward(*arguments, **keywords)
+            if unknown is not None:
+                self._own.unfinished = unknown.remain
             if plain:
                 return found if type(found) is first else as_plain(found)
             return like((*given, *arguments, *keywords.values()), found)
-        except GemelError as error:
-            self._add_to_path(error, arguments)
+        except Exception as error:
+            if isinstance(error, GemelError):
+                self._add_to_path(error, arguments)
+            if unknown is not None and not isinstance(error, TraceError):
+                unknown.restore()  # a program that cannot be traced says nothing of its inputs
             raise
 
     def _add_to_path(self, error: GemelError, arguments: tuple[Any, ...]) -> None:
@@ -339,17 +345,16 @@ class Block(Files):
     def _find_shapes(self, arguments: tuple[Any, ...]) -> None:
         """Complete own parameters whose shapes follow from the first input."""
         unknown = [p for p in self._reg_params.values() if not p.is_shape_known]
+        if not unknown:
+            return
         trace = current_trace()
         asked = trace is not None and trace.shapes_only
         if asked or any(parameter._waiting is not None for parameter in unknown):
             if arguments and _is_listed(arguments[0]):
                 arguments = (operand(arguments[0]), *arguments[1:])
             self.infer_shape(*arguments)
-        if asked:
-            return
-        for parameter in unknown:
+        for parameter in () if asked else unknown:
             parameter._shape_found()
-        self._own.unfinished = any(not p.is_shape_known for p in self._reg_params.values())
 
     def infer_shape(self, *arguments: Any) -> None:
         """Set the shapes of parameters, its own and its children's, from the inputs' (``x.shape``).

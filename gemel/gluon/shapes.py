@@ -63,6 +63,33 @@ def _sizes(array: Any) -> tuple[int, ...]:
     return tuple(getattr(n, "value", n) for n in array.shape)
 
 
+class Unknown:
+    """The parameters inside a block whose shapes are unknown before a call.
+
+    If the call fails, they get what they had before: shapes that follow from the inputs of a call
+    that failed need not be right.
+    """
+
+    def __init__(self, block: Block) -> None:
+        self._before = [
+            (parameter, parameter._shape, parameter._waiting)
+            for _, parameter in block._walk("")
+            if not parameter.is_shape_known
+        ]
+
+    @property
+    def remain(self) -> bool:
+        """Whether some have no arrays still: a trial gives them shapes only for a while."""
+        return any(not parameter._arrays for parameter, _, _ in self._before)
+
+    def restore(self) -> None:
+        """Forget the shapes, and the arrays created since."""
+        for parameter, shape, waiting in self._before:
+            if parameter._shape != shape:
+                parameter._shape, parameter._waiting = shape, waiting
+                parameter._adopt(())
+
+
 #: The most combinations of sizes that are tried.
 TRIALS = 200
 

@@ -23,7 +23,7 @@ class Internals:
 
     `parents`     weak references to the blocks that have it as a child
     `names`       how many blocks of each kind were named in its scope
-    `unfinished`  whether a parameter of its own may still have an unknown shape
+    `unfinished`  whether a parameter inside may still have an unknown shape
     `compiled`    its program, if it is hybridized and was called
     `program`     the same, if calls may go there directly because there are no hooks around it
     `given_up`    why it is not compiled as a whole although it is hybridized; None if it is
