@@ -335,3 +335,64 @@ def test_bad_input() -> None:
         warnings.simplefilter("always")
         assert est.Estimator(one.net, loss, initializer=init.One()).trainer.learning_rate == 0.001
     assert ["initialized already" in str(w.message) for w in told] == [True, False]
+
+
+@pytest.mark.parametrize("stopped", [2, 4, 6, 8])
+@pytest.mark.parametrize("last_batch", ["keep", "rollover"])
+def test_resuming_in_the_middle_of_an_epoch(tmp_path: Path, stopped: int, last_batch: str) -> None:
+    """It goes on with the rest of that epoch's batches: the run is as if it were not stopped."""
+
+    class Seen:
+        def __init__(self) -> None:
+            self.numbers: list[Any] = []
+
+        def batch_end(self, estimator: Any, **what: Any) -> None:
+            self.numbers.append(what["batch"][1].tolist() + [np.random.uniform().item()])
+
+    def run(folder: str, batches: int, **settings: Any) -> Any:
+        x, y = np.ones((30, 4)), np.arange(30)
+        order = gluon.data.RandomSampler(30)
+        data = gluon.data.DataLoader(
+            gluon.data.ArrayDataset(x, y), 8, sampler=order, last_batch=last_batch
+        )
+        one, seen = made(rate=0), Seen()
+        one.batch_processor = Unlabelled()
+        settings = {"epoch_period": None, "batch_period": 2, **settings}
+        handler = est.CheckpointHandler(tmp_path / folder, "m", **settings)
+        metrics = est.MetricHandler([])
+        one.fit(data, batches=batches, event_handlers=[seen, handler, metrics])
+        return seen.numbers
+
+    whole = run("whole", 12)
+    assert names(tmp_path / "whole")[0].startswith("m-epoch")
+    before = run("parts", stopped)
+    after = run("parts", 12, resume_from_checkpoint=True)
+    assert before + after == whole
+    assert set(names(tmp_path / "whole")) <= set(names(tmp_path / "parts"))
+
+
+class Unlabelled(est.BatchProcessor):
+    """Learns nothing from the labels."""
+
+    def fit_batch(self, estimator: Any, batch: Any, batch_axis: int = 0) -> Any:
+        """The mean of the outputs as the loss."""
+        with autograd.record():
+            out = estimator.net(batch[0])
+            loss = out.mean(axis=1)
+        loss.backward()
+        return [batch[0]], [batch[1]], [out], [loss]
+
+
+def test_checkpoints_that_do_not_know_their_position(tmp_path: Path) -> None:
+    def run(batches: int) -> None:
+        handler = est.CheckpointHandler(
+            tmp_path, "m", epoch_period=None, batch_period=3, resume_from_checkpoint=True
+        )
+        made().fit(examples(), batches=batches, event_handlers=[handler])
+
+    run(3)
+    one = made()
+    one.trainer.load_states(tmp_path / "m-epoch0batch2.states")
+    one.trainer.save_states(tmp_path / "m-epoch0batch2.states")
+    with pytest.warns(UserWarning, match="does not say which batches of the epoch were done"):
+        run(6)

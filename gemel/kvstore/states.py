@@ -32,7 +32,9 @@ def load_states(
     or do not fit the values' shapes (None: not known yet).
     """
     rule = updaters[0].optimizer
-    arrays = serialize.load_named(filename)
+    found = serialize.load_named(filename)
+    # An estimator's position in its data is in the same file.
+    arrays = {n: array for n, array in found.items() if n.partition(".")[0] != "position"}
     counts = arrays.pop(_kind(rule), None)
     rate = arrays.pop("learning_rate", None)
     if counts is None or counts.shape != (len(keys),):
@@ -51,7 +53,7 @@ def load_states(
             )
         states.setdefault(keys[int(place)], []).append(array)
     for updater in updaters:
-        updater.restore({key: [array.copy() for array in found] for key, found in states.items()})
+        updater.restore({key: [array.copy() for array in each] for key, each in states.items()})
     known = {key: int(n) for key, n in zip(keys, counts.tolist(), strict=True) if n}
     for counted in rule._all_index_update_counts.values():
         counted.clear()

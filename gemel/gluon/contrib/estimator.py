@@ -34,6 +34,7 @@ from gemel.gluon.contrib.event_handler import (
     ValidationHandler,
     listed,
 )
+from gemel.gluon.contrib.position import Position
 from gemel.gluon.loss import Loss, SoftmaxCrossEntropyLoss
 from gemel.gluon.metric import Accuracy, EvalMetric
 from gemel.gluon.metric import Loss as MeanLoss
@@ -110,6 +111,7 @@ class Estimator:
         self.val_net, self.val_loss = val_net or net, val_loss or loss
         self.logger = logging.Logger("Estimator", logging.INFO)
         self.logger.addHandler(logging.StreamHandler(sys.stdout))
+        self.position = Position()
         self.max_epoch: int | None = None
         self.max_batch: int | None = None
         self.train_metrics = listed(train_metrics) or self._usual_metrics()
@@ -166,16 +168,15 @@ class Estimator:
         over = False
         while not over:
             handlers.tell("epoch_begin", self)
-            seen = False
-            for batch in self._checked(train_data):
-                seen = True
+            self._check_again(train_data)
+            for batch in self.position.batches(train_data):
                 handlers.tell("batch_begin", self, batch=batch)
                 _, label, pred, loss = self.batch_processor.fit_batch(self, batch, batch_axis)
                 told = {"batch": batch, "pred": pred, "label": label, "loss": loss}
                 over = handlers.tell("batch_end", self, **told)
                 if over:
                     break
-            if not seen:
+            if not self.position.done:
                 raise EstimatorError("Estimator.fit: the data contains no batches")
             over |= handlers.tell("epoch_end", self)
         handlers.tell("train_end", self)
@@ -185,20 +186,19 @@ class Estimator:
         usual = [MetricHandler(self.val_metrics), LoggingHandler(metrics=self.val_metrics)]
         handlers = _Handlers(event_handlers, usual)
         handlers.tell("epoch_begin", self)
-        for batch in self._checked(val_data):
+        self._check_again(val_data)
+        for batch in val_data:
             handlers.tell("batch_begin", self, batch=batch)
             _, label, pred, loss = self.batch_processor.evaluate_batch(self, batch, batch_axis)
             handlers.tell("batch_end", self, batch=batch, pred=pred, label=label, loss=loss)
         handlers.tell("epoch_end", self)
 
-    def _checked(self, data: Any) -> Any:
-        found = iter(data)
-        if found is data:
+    def _check_again(self, data: Any) -> None:
+        if hasattr(data, "__next__") and iter(data) is data:
             raise EstimatorError(
                 "Estimator: the data can be iterated over only once; give a DataLoader, a list, "
                 "or another object that can be iterated over again"
             )
-        return found
 
 
 def _name_by(use: str, metrics: list[Any]) -> None:

@@ -365,8 +365,10 @@ class CheckpointHandler(_Periodic):
 
     A compiled network's ``PREFIX-symbol.json`` is written once; `SymbolBlock.imports` reads it with
     any of the ``.params``. `save_best` writes ``PREFIX-best...`` when the metric `monitor`
-    improves. With `resume_from_checkpoint` the training resumes from the newest file; the data are
-    begun anew, also if that was saved in the middle of an epoch.
+    improves. With `resume_from_checkpoint` the training resumes from the newest file. One saved by
+    batches goes on with the rest of that epoch's batches: the ``.states`` also hold the random
+    streams, the position in the data and, if it has a `state_dict`, the state of the data. Metrics
+    of that epoch are those of the rest.
     """
 
     def __init__(
@@ -426,6 +428,8 @@ class CheckpointHandler(_Periodic):
         estimator.net.load_parameters(f"{path}.params", ctx=estimator.context)
         estimator.trainer.load_states(f"{path}.states")
         self.trained_epoch, self.trained_batch = epoch, batch if by_epochs else done
+        if not by_epochs and estimator.position.resume(f"{path}.states"):
+            self.trained_epoch -= 1  # which goes on
         estimator.logger.info(
             "CheckpointHandler: Checkpoint resumed from epoch %d batch %d", epoch, batch
         )
@@ -452,6 +456,8 @@ class CheckpointHandler(_Periodic):
             symbol_block().export_symbol(net, path)
         net.save_parameters(f"{path}-{name}.params")
         estimator.trainer.save_states(f"{path}-{name}.states")
+        if self.batch_period and estimator.trainer._updaters:
+            estimator.position.add_to(f"{path}-{name}.states")
         if self.verbose:
             estimator.logger.info("CheckpointHandler: saved %s-%s.params", path, name)
 

@@ -1,0 +1,72 @@
+"""Where an epoch of an `Estimator` is in its data, so that another process can go on from there."""
+
+from __future__ import annotations
+
+import json
+import warnings
+from typing import TYPE_CHECKING, Any
+
+from gemel import np
+from gemel.gluon.checkpoint import packed, set_streams, streams, unpacked
+from gemel.npx import serialize
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+
+class Position:
+    """How many batches of its epoch are done, and what decides which ones the others are: the
+    random streams at the epoch's begin, and the state that the data had then, if they have one."""
+
+    def __init__(self) -> None:
+        self.done = 0
+        self._begun: dict[str, Any] = {}
+        self._data: Any = None
+        self._read: dict[str, Any] | None = None
+
+    def batches(self, data: Any) -> Iterator[Any]:
+        """The batches of an epoch; of one that is resumed, those that were left."""
+        read, self._read = self._read, None
+        left_out = 0
+        if read is not None:
+            left_out = read["done"]
+            set_streams(read["begun"])
+            if read["data"] is not None:
+                data.load_state_dict(read["data"])
+        self._begun, self.done = streams(), 0
+        self._data = data.state_dict() if hasattr(data, "state_dict") else None
+        batches = iter(data)
+        for _ in range(left_out):
+            self.done += next(batches, None) is not None
+        if read is not None:
+            set_streams(read["now"])
+        for batch in batches:
+            self.done += 1
+            yield batch
+
+    def add_to(self, path: Any) -> None:
+        """Add the position to a file of a trainer's states."""
+        arrays: dict[str, Any] = {}
+        found = {"done": self.done, "begun": self._begun, "now": streams(), "data": self._data}
+        text = json.dumps(packed(found, arrays)).encode()
+        arrays = {f"position.{name}": array for name, array in arrays.items()}
+        arrays["position"] = np.array(list(text), dtype="uint8")
+        serialize.save(path, {**serialize.load_named(path), **arrays})
+
+    def resume(self, path: Any) -> bool:
+        """Begin the next epoch at the position in a file; returns False if it has none."""
+        values = serialize.load_named(path)
+        text = values.pop("position", None)
+        if text is None:
+            warnings.warn(
+                f"Estimator: {path} does not say which batches of the epoch were done; the data "
+                "are begun anew",
+                stacklevel=2,
+            )
+            return False
+        arrays = {name.removeprefix("position."): array for name, array in values.items()}
+        self._read = unpacked(json.loads(text.asnumpy().tobytes()), arrays)
+        return True
+
+
+__all__ = ["Position"]
