@@ -13,7 +13,13 @@ from collections import namedtuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import ArgumentError, DataFileError, DTypeError, MissingFileError
+from gemel.errors import (
+    ArgumentError,
+    DataFileError,
+    DTypeError,
+    MissingFileError,
+    check_path,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -35,6 +41,7 @@ class MXRecordIO:
     def __init__(self, uri: Any, flag: str) -> None:
         if flag not in ("r", "w"):
             raise ArgumentError(f"{type(self).__name__}: the flag {flag!r} must be 'r' or 'w'")
+        check_path(type(self).__name__, uri)
         self.uri = os.fspath(uri)
         self.flag = flag
         self.writable = flag == "w"
@@ -48,6 +55,8 @@ class MXRecordIO:
             self._file = open(self.uri, "wb" if self.writable else "rb")  # noqa: SIM115 -- kept
         except FileNotFoundError:
             raise MissingFileError(f"{self.uri} does not exist") from None
+        except IsADirectoryError:
+            raise DataFileError(f"{self.uri} is a folder, not a file of records") from None
         self._position = 0
         self._process = os.getpid()
         self.is_open = True
@@ -203,6 +212,7 @@ class MXIndexedRecordIO(MXRecordIO):
     def __init__(
         self, idx_path: Any, uri: Any, flag: str, key_type: Callable[[str], Any] = int
     ) -> None:
+        check_path(f"{type(self).__name__}: the index", idx_path)
         self.idx_path = os.fspath(idx_path)
         self.idx: dict[Any, int] = {}
         self.keys: list[Any] = []

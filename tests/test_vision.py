@@ -18,7 +18,13 @@ import numpy
 import pytest
 
 from gemel import gluon, np
-from gemel.errors import ArgumentError, DataFileError, MissingFileError, OperandError
+from gemel.errors import (
+    ArgumentError,
+    DataFileError,
+    MissingFileError,
+    OperandError,
+    ParameterFileError,
+)
 from gemel.gluon import data as gdata
 from gemel.gluon.data import vision
 from gemel.gluon.data.vision import datasets
@@ -416,3 +422,45 @@ def test_workers_hand_over_pictures_of_a_data_set_in_memory(tmp_path: Path) -> N
     assert x.asnumpy()[..., 0].tolist() == (DIGITS.astype("float32") + 1).tolist()
     assert y.tolist() == NUMBERS.tolist() and str(y.dtype) == "int32"
     assert np.ndarray is type(y)
+
+
+@pytest.mark.parametrize("given", [5, None, b"a", [1], object()], ids=lambda given: repr(given)[:7])
+@pytest.mark.parametrize(
+    "kind",
+    [
+        vision.MNIST,
+        vision.FashionMNIST,
+        vision.CIFAR10,
+        vision.CIFAR100,
+        vision.ImageFolderDataset,
+        vision.ImageListDataset,
+        vision.ImageRecordDataset,
+        gluon.data.RecordFileDataset,
+    ],
+)
+def test_what_is_no_path(kind, given):
+    if given is None and kind.__name__.endswith(("MNIST", "0")):
+        return  # their own folder
+    with pytest.raises(OperandError, match=rf"{kind.__name__}: .* is not a path"):
+        kind(given)
+
+
+def test_arguments_of_data_sets(tmp_path):
+    for imglist, message in [
+        (5, "imglist is 5"),
+        ([[5, 5]], r"row 0 must be \(label, path\), not \[5, 5\]"),
+        ([["a", "b"]], "row 0 must be"),
+        (["ab"], "row 0 must be"),
+        ([(1, "a.png"), 3], "row 1 must be"),
+        ([["a.png"]], "row 0 must be"),
+    ]:
+        with pytest.raises((OperandError, ArgumentError), match=message):
+            vision.ImageListDataset(tmp_path, imglist)
+    assert len(vision.ImageListDataset(tmp_path, numpy.array([[1, "a.png"]], dtype=object))) == 1
+    with pytest.raises(OperandError, match="ImageFolderDataset: transform: 5 is not a function"):
+        vision.ImageFolderDataset(tmp_path, transform=5)
+    with pytest.raises(DataFileError, match="is a folder"):
+        vision.ImageRecordDataset(tmp_path)
+    loader = gluon.data.DataLoader([1, 2], batch_sampler=[[0], [1]])
+    with pytest.raises(ParameterFileError, match="is of another loader"):
+        loader.load_state_dict({"left": []})

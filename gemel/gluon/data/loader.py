@@ -9,7 +9,7 @@ from threading import TIMEOUT_MAX
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
-from gemel.errors import ArgumentError, check_function, unknown_name
+from gemel.errors import ArgumentError, ParameterFileError, check_function, unknown_name
 from gemel.gluon.data.batchify import check_any, default_batchify_fn
 from gemel.gluon.data.dataset import Dataset
 from gemel.gluon.data.sampler import (
@@ -115,7 +115,12 @@ class DataLoader:
         return dict(sampler.state_dict()) if hasattr(sampler, "state_dict") else {}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Start the next epoch from that state."""
+        """Start the next epoch from that state. Raises `ParameterFileError` for another one."""
+        if state and not hasattr(self._batch_sampler, "load_state_dict"):
+            raise ParameterFileError(
+                f"DataLoader: {state!r} is of another loader; the batch_sampler of this one has no "
+                "state"
+            )
         if state:
             self._batch_sampler.load_state_dict(state)
 

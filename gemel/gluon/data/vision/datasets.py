@@ -14,8 +14,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemel import image, np, recordio
-from gemel.errors import ArgumentError, DataFileError, MissingFileError
+from gemel.errors import (
+    ArgumentError,
+    DataFileError,
+    MissingFileError,
+    check_function,
+    check_path,
+)
 from gemel.gluon.data.dataset import Dataset, RecordFileDataset, Taker
+from gemel.gluon.data.sampler import check_iterable
 from gemel.gluon.data.vision.formats import contents, read_cifar, read_pictures
 from gemel.gluon.download import data_dir, download, repository_url
 from gemel.ir.op import numpy
@@ -54,6 +61,7 @@ class _Pictures(Dataset):
     """Images and labels in memory."""
 
     def __init__(self, images: Any, labels: Any, transform: Transform | None) -> None:
+        _check_transform(self, transform)
         self._data = np.array(images, dtype="uint8")
         self._label = labels
         self._transform = transform
@@ -82,7 +90,7 @@ class MNIST(_Pictures):
     def __init__(
         self, root: Any = None, train: bool = True, transform: Transform | None = None
     ) -> None:
-        folder = _folder(root, self._place)
+        folder = _folder(self, root)
         paths = [
             _wanted(folder, name, f"gluon/dataset/{self._place}", sha1)
             for name, sha1 in self._files[bool(train)]
@@ -138,7 +146,7 @@ class CIFAR10(_Pictures):
     def __init__(
         self, root: Any = None, train: bool = True, transform: Transform | None = None
     ) -> None:
-        folder = _folder(root, self._place)
+        folder = _folder(self, root)
         paths = _from_archive(folder, self._files[bool(train)], self._archive, self._place)
         parts = [read_cifar(path, self._labels, self._which) for path in paths]
         images, labels = (numpy().concatenate(part) for part in zip(*parts, strict=True))
@@ -164,8 +172,19 @@ class CIFAR100(CIFAR10):
         super().__init__(root, train, transform)
 
 
-def _folder(root: Any, place: str) -> Path:
-    return Path(root if root is not None else Path(data_dir(), "datasets", place)).expanduser()
+def _check_transform(dataset: Dataset, transform: Any) -> None:
+    if transform is not None:
+        check_function(f"{type(dataset).__name__}: transform", transform)
+
+
+def _root(dataset: Dataset, root: Any) -> Path:
+    check_path(type(dataset).__name__, root)
+    return Path(root).expanduser()
+
+
+def _folder(dataset: Any, root: Any) -> Path:
+    default = Path(data_dir(), "datasets", dataset._place)
+    return _root(dataset, default if root is None else root)
 
 
 def _wanted(folder: Path, name: str, namespace: str, sha1: str) -> Path:
@@ -215,7 +234,8 @@ class ImageFolderDataset(Dataset):
     KINDS = (".jpg", ".jpeg", ".png")
 
     def __init__(self, root: Any, flag: int = 1, transform: Transform | None = None) -> None:
-        self._root = Path(root).expanduser()
+        self._root = _root(self, root)
+        _check_transform(self, transform)
         self._flag = flag
         self._transform = transform
         if not self._root.is_dir():
@@ -257,21 +277,27 @@ class ImageListDataset(Dataset):
     def __init__(
         self, root: Any = ".", imglist: Any = None, flag: int = 1, transform: Any = None
     ) -> None:
-        self._root = Path(root).expanduser()
+        self._root = _root(self, root)
+        _check_transform(self, transform)
         self._flag = flag
         self._transform = transform
         if imglist is None:
             raise ArgumentError("ImageListDataset: give imglist, a list or the path of a .lst file")
-        lines = _lines_of(self._root, imglist) if isinstance(imglist, (str, Path)) else imglist
+        if isinstance(imglist, (str, Path)):
+            imglist = _lines_of(self._root, imglist)
+        check_iterable("ImageListDataset", "imglist", imglist)
         self.items: list[tuple[str, Any]] = []
-        for number, row in enumerate(lines):
-            if not isinstance(row, (list, tuple)) or len(row) < 2:
+        for number, row in enumerate(imglist):
+            try:
+                *labels, path = row
+                flat = labels[0] if len(labels) == 1 else labels
+                self.items.append((str(self._root / path), numpy().float32(flat)))
+            except (TypeError, ValueError):
+                labels = []
+            if not labels or isinstance(row, str):
                 raise ArgumentError(
-                    f"ImageListDataset: row {number} must be (label, path), not {row}"
+                    f"ImageListDataset: row {number} must be (label, path), not {row!r}"
                 )
-            *labels, path = row
-            flat = labels[0] if len(labels) == 1 else labels
-            self.items.append((str(self._root / path), numpy().float32(flat)))
 
     def __len__(self) -> int:
         return len(self.items)
@@ -305,6 +331,7 @@ class ImageRecordDataset(RecordFileDataset):
 
     def __init__(self, filename: Any, flag: int = 1, transform: Transform | None = None) -> None:
         super().__init__(filename)
+        _check_transform(self, transform)
         self._flag = flag
         self._transform = transform
 
