@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from os import PathLike
 
 
 class GemelError(Exception):
@@ -283,12 +282,6 @@ def check_function(name: str, value: object) -> None:
     """Raise `OperandError` for what cannot be called."""
     if not callable(value):
         raise OperandError(f"{name}: {value!r} is not a function")
-
-
-def check_path(name: str, value: object) -> None:
-    """Raise `OperandError` for what is no path of a file or folder."""
-    if not isinstance(value, (str, PathLike)):
-        raise OperandError(f"{name}: {value!r} is not a path; give a text or a pathlib.Path")
 
 
 #: Large parts of MXNet that gemel lacks, by their names, and what to use instead.

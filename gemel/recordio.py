@@ -13,12 +13,12 @@ from collections import namedtuple
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from gemel.arrays.archives import checked_path
 from gemel.errors import (
     ArgumentError,
     DataFileError,
     DTypeError,
     MissingFileError,
-    check_path,
 )
 
 if TYPE_CHECKING:
@@ -41,8 +41,7 @@ class MXRecordIO:
     def __init__(self, uri: Any, flag: str) -> None:
         if flag not in ("r", "w"):
             raise ArgumentError(f"{type(self).__name__}: the flag {flag!r} must be 'r' or 'w'")
-        check_path(type(self).__name__, uri)
-        self.uri = os.fspath(uri)
+        self.uri = checked_path(type(self).__name__, "uri", uri)
         self.flag = flag
         self.writable = flag == "w"
         self.is_open = False
@@ -212,8 +211,7 @@ class MXIndexedRecordIO(MXRecordIO):
     def __init__(
         self, idx_path: Any, uri: Any, flag: str, key_type: Callable[[str], Any] = int
     ) -> None:
-        check_path(f"{type(self).__name__}: the index", idx_path)
-        self.idx_path = os.fspath(idx_path)
+        self.idx_path = checked_path(type(self).__name__, "idx_path", idx_path)
         self.idx: dict[Any, int] = {}
         self.keys: list[Any] = []
         self.key_type = key_type

@@ -18,6 +18,7 @@ from gemel.errors import (
     ArgumentError,
     AxisError,
     DeferredInitializationError,
+    OperandError,
     ParameterFileError,
     ShapeError,
     TraceError,
@@ -924,3 +925,51 @@ def _in_order(*layers):
     net = nn.HybridSequential()
     net.add(*layers)
     return net
+
+
+def test_parameters_that_cannot_be_shared() -> None:
+    net = nn.HybridSequential()
+    net.add(nn.Dense(2, in_units=3), nn.Dense(2))
+    before = dict(net.collect_params())
+    good = Parameter("w", shape=(2, 3))
+    for shared, kind, message in [
+        (5, OperandError, "5 is not a Parameter"),
+        ({"0.weight": good, "0.bias": 5}, OperandError, "5 is not a Parameter"),
+        ({"0.weight": good, "2.bias": good}, UnknownNameError, r"unknown parameter '2\.bias'"),
+        ({"0.bias": good}, ShapeError, r"0\.bias has shape \(2,\); it cannot be w"),
+        ({"1.weight": Parameter("w", shape=(3, 3))}, ShapeError, r"1\.weight has shape"),
+    ]:
+        with pytest.raises(kind, match=message):
+            net.share_parameters(shared)
+        assert all(p is before[name] for name, p in net.collect_params().items())
+    net.share_parameters({"0.weight": good, "1.weight": good})
+    assert net[0].weight is net[1].weight is good
+
+
+def test_a_cast_that_fails_changes_nothing() -> None:
+    net = nn.Dense(2, in_units=3)
+    net.initialize()
+    with pytest.raises(gemel.errors.GradientError, match="floating dtype"):
+        net.cast("int32")
+    assert net.weight.dtype == net.weight.data().dtype == "float32"
+
+
+def test_files_that_are_none(tmp_path: Any) -> None:
+    net = nn.Dense(2, in_units=3)
+    net.initialize()
+    trainer = gluon.Trainer(net.collect_params(), "sgd")
+    methods = [net.save_parameters, net.load_parameters, net.collect_params().save]
+    methods += [net.collect_params().load, trainer.save_states, trainer.load_states]
+    for method in methods:
+        for path in (5, None, ""):
+            with pytest.raises(ArgumentError, match="is not the path of a file"):
+                method(path)
+    with pytest.raises(OperandError, match="5 is not a dictionary of arrays"):
+        net.load_dict(5)
+    with pytest.raises(ParameterFileError, match="weight is a list, not an array"):
+        net.load_dict({"weight": [1], "bias": np.ones(2)})
+    with pytest.raises(FileNotFoundError, match=r"none-model\.json does not exist"):
+        net.load(tmp_path / "none")
+    (tmp_path / "a-model.json").write_text("{")
+    with pytest.raises(ParameterFileError, match="describes a network with other blocks"):
+        net.load(tmp_path / "a")

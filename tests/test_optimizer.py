@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import re
 from math import sqrt
 
@@ -264,7 +265,8 @@ def test_what_an_updater_cannot_update():
         for weights, grads in (([np.ones(2), other], two), (two, [np.ones(2), other])):
             with pytest.raises((OperandError, DeviceError), match=r"the (weight|gradient) is"):
                 update([0, 1], grads, weights)
-    for wrong in (b"", b"junk", None):
+    dumps = pickle.dumps
+    for wrong in (b"", b"junk", None, dumps(5), dumps(None), dumps((1, 2)), dumps(({}, 2, 3))):
         with pytest.raises(ParameterFileError, match="set_states"):
             update.set_states(wrong)
 
@@ -382,3 +384,63 @@ def test_a_schedule_decides_the_rate():
     close(found, [w - total * g for w, g in zip(START, DIRECTION, strict=True)])
     with pytest.raises(ValueError, match="lr_scheduler"):
         trainer.set_learning_rate(1)
+
+
+class Stateless(optimizer.Optimizer):
+    """Keeps no state, as written for MXNet 2."""
+
+    def create_state(self, index, weight):
+        return None
+
+    def step(self, indices, weights, grads, states):
+        self._update_count(indices)
+        for weight, grad, state in zip(weights, grads, states, strict=True):
+            assert state is None
+            weight -= self.learning_rate * self.rescale_grad * grad
+
+
+@pytest.mark.parametrize("rule", ["sgd", "signum", "sgld", "stateless"])
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_states_of_optimizers_without_any(tmp_path, rule, dtype):
+    """They are saved, loaded, moved to another device, and refused by other optimizers."""
+    optimizer.register(Stateless)
+    settings = {"momentum": 0.0} if rule == "signum" else {}
+    settings["multi_precision"] = dtype == "float16"
+
+    def made(rule, **settings):
+        net = gluon.nn.Dense(2, in_units=3)
+        net.initialize("ones")
+        net.cast(dtype)
+        return net, gluon.Trainer(net.collect_params(), rule, settings)
+
+    def step(net, trainer):
+        np.random.seed(1)
+        with autograd.record():
+            loss = net(np.ones((2, 3), dtype=dtype, device=net.weight.list_ctx()[0])).sum()
+        loss.backward()
+        trainer.step(4)
+
+    path = tmp_path / "states"
+    one, trainer = made(rule, **settings)
+    step(one, trainer)
+    trainer.save_states(path)
+    other, second = made(rule, **settings)
+    other.load_dict({name: p.data() for name, p in one.collect_params().items()})
+    second.load_states(path)
+    assert second.optimizer.num_update == 1
+    other.reset_device(cpu(1))
+    for net, each in ((one, trainer), (other, second)):
+        step(net, each)
+    assert other.weight.data().tolist() == one.weight.data().tolist()
+    assert second.optimizer.num_update == 2
+    for wrong in ("adam", "nag", "adagrad"):
+        _, refusing = made(wrong)
+        with pytest.raises(ParameterFileError, match=f"not hold the states of {wrong}"):
+            refusing.load_states(path)
+    update = optimizer.get_updater(optimizer.create(rule, **settings))
+    weight = np.ones(3, dtype=dtype)
+    update(0, weight, weight.copy())
+    again = optimizer.get_updater(optimizer.create("adam"))
+    again.set_states(update.get_states(dump_optimizer=True))
+    again(0, weight, weight.copy())
+    assert type(again.optimizer) is type(update.optimizer)

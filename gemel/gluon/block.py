@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import init
 from gemel.device import elsewhere
-from gemel.errors import GemelError, ShapeError, TraceError, unknown_keyword, unknown_name
+from gemel.errors import GemelError, ShapeError, TraceError, unknown_keyword
 from gemel.extent import NUMBER, name_of, seen
 from gemel.gluon.block_files import Files
-from gemel.gluon.block_parameters import BlockParameters
+from gemel.gluon.block_parameters import BlockParameters, sharing
 from gemel.gluon.hooks import HookHandle
 from gemel.gluon.inputs import with_array
 from gemel.gluon.naming import NameScope, current_scope, new_prefix
@@ -420,13 +420,7 @@ class Block(Files):
     def share_parameters(self, shared: dict[str, Parameter]) -> Block:
         """Share the parameters of another block of the same structure, given by path
         (`collect_params`)."""
-        for place, parameter in shared.items():
-            *path, name = place.split(".")
-            block: Any = self
-            for step in path:
-                block = block and block._children.get(step)
-            if block is None or name not in block.params:
-                raise unknown_name("parameter", place, self.collect_params())
+        for block, name, parameter in sharing(self, shared):
             setattr(block, name, parameter)
         return self
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.arrays import archives
-from gemel.errors import ParameterFileError
+from gemel.errors import OperandError, ParameterFileError
 from gemel.gluon.parameter import ParameterDict
 from gemel.npx import serialize
 
@@ -67,6 +67,8 @@ class Files:
         """Set the parameters from a dictionary of arrays, with the checks of `load_parameters`."""
         device = device if device is not None else ctx
         flags = allow_missing, ignore_extra, cast_dtype, dtype_source
+        if not isinstance(param_dict, dict):
+            raise OperandError(f"load_dict: {param_dict!r} is not a dictionary of arrays")
         values = {serialize.without_kind(name): array for name, array in param_dict.items()}
         serialize.assign(self.collect_params(), values, "load_dict", *flags, device)
 
@@ -88,8 +90,10 @@ class Files:
         """
         import json  # few programs need it
 
-        with open(f"{prefix}-model.json", encoding="utf-8") as opened:
-            written = json.load(opened)
+        try:
+            written = json.loads(archives.contents("load", f"{prefix}-model.json"))
+        except ValueError:
+            written = None
         if written != _structure(self):
             raise ParameterFileError(
                 f"{prefix}-model.json describes a network with other blocks than this "

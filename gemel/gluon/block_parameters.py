@@ -5,7 +5,9 @@ from __future__ import annotations
 from _weakref import ref
 from typing import TYPE_CHECKING, Any
 
+from gemel.errors import OperandError, ShapeError, unknown_name
 from gemel.gluon.parameter import Parameter, ParameterDict
+from gemel.gluon.variable import fits
 
 
 class BlockParameters(ParameterDict):
@@ -49,3 +51,33 @@ class BlockParameters(ParameterDict):
     def _add(self, name: str, parameter: Parameter) -> Parameter:
         self._block()._register_parameter(name, parameter)
         return parameter
+
+
+def sharing(block: Any, shared: Any) -> list[tuple[Any, str, Parameter]]:
+    """For each parameter to share, the block inside `block` that gets it, and its name there.
+
+    Raises `OperandError` for what are no parameters, `UnknownNameError` for a place that `block`
+    lacks, and `ShapeError` for a parameter of another shape.
+    """
+    given = shared.items() if isinstance(shared, dict) else [("", shared)]
+    found = []
+    for place, parameter in given:
+        if not isinstance(parameter, Parameter):
+            raise OperandError(
+                f"share_parameters: {parameter!r} is not a Parameter; give a dictionary of them by "
+                "place, as from collect_params()"
+            )
+        *path, name = place.split(".")
+        inner = block
+        for step in path:
+            inner = inner and inner._children.get(step)
+        if inner is None or name not in inner.params:
+            raise unknown_name("parameter", place, block.collect_params())
+        own, new = inner.params[name].shape, parameter.shape
+        if own is not None and new is not None and not fits(own, new):
+            raise ShapeError(
+                f"share_parameters: {place} has shape {own}; it cannot be {parameter.name} of "
+                f"shape {new}"
+            )
+        found.append((inner, name, parameter))
+    return found

@@ -112,7 +112,7 @@ class Parameter:
     def shape(self, shape: Any) -> None:
         new = _normalized(shape)
         old = self._shape
-        if old is not None and (new is None or not _fits(old, new)):
+        if old is not None and (new is None or not fits(old, new)):
             raise ShapeError(
                 f"parameter {self.name}: shape {new} does not match its known shape {old}"
             )
@@ -338,7 +338,7 @@ class Parameter:
         if not hasattr(data, "shape"):
             data = np.array(data, dtype=self._dtype)
         shape = tuple(data.shape)
-        if self._shape is not None and not _fits(self._shape, shape):
+        if self._shape is not None and not fits(self._shape, shape):
             raise ShapeError(
                 f"set_data: parameter {self.name} has shape {self._shape}; it cannot take data "
                 f"of shape {shape}"
@@ -384,11 +384,11 @@ class Parameter:
         new = as_dtype(dtype)
         if new is self._dtype:
             return
-        self._dtype = new
         if self._arrays:
             with _Aside():
                 arrays = tuple([array.astype(new) for array in self._arrays])
             self._adopt(arrays)
+        self._dtype = new
 
     def reset_device(self, device: Any = None, ctx: Any = None) -> None:
         """Move the parameter to one or several devices; gradients are reset to zero."""
@@ -484,7 +484,7 @@ def _normalized(shape: Any) -> tuple[int, ...] | None:
     return tuple(-1 if size is None or int(size) <= 0 else int(size) for size in sizes)
 
 
-def _fits(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
+def fits(old: tuple[int, ...], new: tuple[int, ...]) -> bool:
     if len(old) != len(new):
         return False
     return all(a in (-1, b) or b == -1 for a, b in zip(old, new, strict=True))

@@ -13,13 +13,21 @@ follows. Files may come from anywhere, so each length is compared with the file'
 
 from __future__ import annotations
 
-import os
 from struct import pack, unpack_from
 from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from gemel import _core
-from gemel.arrays.archives import MAGIC, Opened, appear, contents, is_numpys, packed, unpacked
+from gemel.arrays.archives import (
+    MAGIC,
+    Opened,
+    appear,
+    checked_path,
+    contents,
+    is_numpys,
+    packed,
+    unpacked,
+)
 from gemel.arrays.making import array_like, from_buffer
 from gemel.device import Device, as_device
 from gemel.dtype import DTYPES, MANNERS, DType, as_dtype
@@ -68,7 +76,7 @@ def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
     The file appears complete or not at all: it is written under a temporary name and then renamed.
     If an array has failed, its error is raised here, before anything is written.
     """
-    appear(os.fspath(file), parts(arr))
+    appear(checked_path("save", "file", file), parts(arr))
 
 
 def parts(arr: Any) -> list[bytes]:
@@ -108,7 +116,7 @@ def savez(file: Any, *args: Any, **kwargs: Any) -> None:
     >>> npx.savez("archive", np.array([1.0]), w=np.array([2.0]))
     >>> npx.load("archive")
     """
-    appear(os.fspath(file), [packed("savez", args, kwargs)])
+    appear(checked_path("savez", "file", file), [packed("savez", args, kwargs)])
 
 
 @function(public="npx")
@@ -123,7 +131,7 @@ def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | 
     >>> npx.save("weights", {"w": np.ones((2,))})
     >>> npx.load("weights")
     """
-    path = os.fspath(file)
+    path = checked_path("load", "file", file)
     found: dict[str, ndarray] | list[ndarray] | ndarray
     found = read(path, contents("load", path), device)
     return found
@@ -180,7 +188,7 @@ def load_named(filename: Any, device: Any = None) -> dict[str, ndarray]:
         return {}
     count = len(arrays) if isinstance(arrays, list) else 1
     raise ParameterFileError(
-        f"{os.fspath(filename)}: its {count} arrays have no names, so it is not a parameter "
+        f"{filename}: its {count} arrays have no names, so it is not a parameter "
         "file; npx.load reads it"
     )
 
@@ -252,6 +260,9 @@ def _differences(
         problems.append(f"the network has no {_listed(extra)} (ignore_extra=True skips them)")
     for name, value in values.items():
         if name not in targets:
+            continue
+        if not (hasattr(value, "shape") and hasattr(value, "dtype")):
+            problems.append(f"{name} is a {type(value).__name__}, not an array")
             continue
         parameter, shape = targets[name], tuple(value.shape)
         known = parameter.shape

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+import reprlib
+from typing import Any
 
 from gemel._core import Array
 from gemel.errors import DeviceError, GemelError, OperandError, ParameterFileError
+from gemel.optimizer.base import Optimizer
 from gemel.tracing.nested import flatten, unflatten
-
-if TYPE_CHECKING:
-    from gemel.optimizer.base import Optimizer
 
 
 class Updater:
@@ -105,9 +104,13 @@ class Updater:
             raise ParameterFileError(
                 f"set_states: these are not the states that get_states returns: {error}"
             ) from error
-        if isinstance(found, tuple):
-            found, self.optimizer = found
-        self.states, self.waiting, self.masters = found, {}, {}
+        kept, rule = found if isinstance(found, tuple) and len(found) == 2 else (found, None)
+        rule = self.optimizer if rule is None else rule
+        if not isinstance(kept, dict) or not isinstance(rule, Optimizer):
+            raise ParameterFileError(
+                f"set_states: {reprlib.repr(found)} are not the states that get_states returns"
+            )
+        self.states, self.waiting, self.masters, self.optimizer = kept, {}, {}, rule
 
 
 def _check(weights: list[Any], grads: list[Any]) -> None:

@@ -6,7 +6,8 @@ from os.path import splitext
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from gemel import np
-from gemel.errors import ArgumentError, DTypeError, ShapeError, check_function, check_path
+from gemel.arrays.archives import checked_path
+from gemel.errors import ArgumentError, DTypeError, ShapeError, check_function
 from gemel.gluon.data.batchify import default_batchify_fn
 from gemel.gluon.data.sampler import check_iterable, check_sized, index_array
 from gemel.gluon.hybrid import HybridBlock
@@ -130,8 +131,7 @@ class RecordFileDataset(Dataset):
     def __init__(self, filename: Any) -> None:
         from gemel.recordio import MXIndexedRecordIO  # few programs need it
 
-        check_path(type(self).__name__, filename)
-        self._filename = filename
+        self._filename = filename = checked_path(type(self).__name__, "filename", filename)
         self._record = MXIndexedRecordIO(splitext(filename)[0] + ".idx", filename, "r")
 
     def __len__(self) -> int:

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemel import image, np, recordio
+from gemel.arrays.archives import checked_path
 from gemel.errors import (
     ArgumentError,
     DataFileError,
     MissingFileError,
     check_function,
-    check_path,
 )
 from gemel.gluon.data.dataset import Dataset, RecordFileDataset, Taker
 from gemel.gluon.data.sampler import check_iterable
@@ -178,8 +178,7 @@ def _check_transform(dataset: Dataset, transform: Any) -> None:
 
 
 def _root(dataset: Dataset, root: Any) -> Path:
-    check_path(type(dataset).__name__, root)
-    return Path(root).expanduser()
+    return Path(checked_path(type(dataset).__name__, "root", root)).expanduser()
 
 
 def _folder(dataset: Any, root: Any) -> Path:
