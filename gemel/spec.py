@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Any
 
 from gemel.dtype import DType, as_dtype, promote, promote_weak
-from gemel.errors import AxisError, ShapeError
+from gemel.errors import AxisError, OperandError, ShapeError
 from gemel.extent import WHOLE, same_for_all, seen
 
 Shape = tuple[int, ...]
@@ -117,17 +117,18 @@ def sequence(name: str, kind: str, values: Any) -> tuple[Any, ...]:
 
 
 def whole(name: str, kind: str, value: Any) -> Any:
-    """An integer; NumPy's become Python's. Raises `TypeError` for anything else, such as 2.0."""
+    """An integer; NumPy's become Python's. Raises `OperandError` for anything else, such as
+    2.0."""
     if isinstance(value, WHOLE):
         return value
     if hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0:
         return value.__index__()
     given = f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else repr(value)
-    raise TypeError(f"{name}: {kind} {given} must be a whole number")
+    raise OperandError(f"{name}: {kind} {given} must be a whole number")
 
 
 def wholes(name: str, kind: str, values: Any) -> tuple[Any, ...]:
-    """Several integers, or a single one, as a tuple. Raises `TypeError`."""
+    """Several integers, or a single one, as a tuple. Raises `OperandError`."""
     several = values if is_several(values) else (values,)
     return tuple(whole(name, kind, value) for value in several)
 

@@ -396,3 +396,27 @@ def test_numbers_at_the_end_of_what_there_is() -> None:
     assert np.round(x, 400).tolist() == [1.5, -2.0]
     assert np.round(x, -400).tolist() == [0.0, 0.0]
     assert np.trim_zeros(np.array(0.0)).shape == ()
+
+
+LAYER_SETTINGS = {
+    "axis of batch norm": lambda: nn.BatchNorm(axis="a"),
+    "axis of layer norm": lambda: nn.LayerNorm(axis=1.5),
+    "axis of a concatenation": lambda: nn.HybridConcatenate(axis="a"),
+    "axes of dropout": lambda: nn.Dropout(0.5, axes="a"),
+    "alpha": lambda: nn.LeakyReLU("a"),
+    "alpha of ELU": lambda: nn.ELU("a"),
+    "beta": lambda: nn.Swish("a"),
+    "no function": lambda: nn.Lambda("zz"),
+    "no cell": lambda: gluon.rnn.ResidualCell(5),
+    "no cells": lambda: gluon.rnn.BidirectionalCell(gluon.rnn.LSTMCell(2), nn.Dense(2)),
+    "limits of c": lambda: gluon.rnn.LSTM(2, state_clip_min=3, state_clip_max=1),
+    "limit of c": lambda: gluon.rnn.LSTM(2, state_clip_min="a"),
+    "states": lambda: gluon.rnn.LSTM(2, input_size=2)(np.ones((1, 1, 2)), 5),
+    "a sequence": lambda: gluon.rnn.LSTMCell(2).unroll(3, 5),
+}
+
+
+@pytest.mark.parametrize("case", [*LAYER_SETTINGS])
+def test_settings_of_layers(case):
+    with pytest.raises(GemelError):
+        LAYER_SETTINGS[case]()

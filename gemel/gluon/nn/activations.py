@@ -10,6 +10,7 @@ from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.inputs import of_array
 from gemel.ops.activations import ACTIVATIONS
+from gemel.ranges import check_number
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter
@@ -52,6 +53,7 @@ class LeakyReLU(HybridBlock):
 
     def __init__(self, alpha: float, **settings: Any) -> None:
         super().__init__(**settings)
+        check_number(type(self).__name__, "alpha", alpha)
         self._alpha = alpha
 
     @of_array
@@ -90,6 +92,7 @@ class ELU(HybridBlock):
 
     def __init__(self, alpha: float = 1.0, **settings: Any) -> None:
         super().__init__(**settings)
+        check_number(type(self).__name__, "alpha", alpha)
         self._alpha = alpha
 
     @of_array
@@ -135,6 +138,7 @@ class Swish(HybridBlock):
 
     def __init__(self, beta: float = 1.0, **settings: Any) -> None:
         super().__init__(**settings)
+        check_number(type(self).__name__, "beta", beta)
         self._beta = beta
 
     @of_array

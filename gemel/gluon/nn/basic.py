@@ -6,12 +6,13 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import np, npx
 from gemel.dtype import as_dtype
-from gemel.errors import ArgumentError, AxisError, ShapeError, suggestion
+from gemel.errors import ArgumentError, AxisError, ShapeError, UnknownNameError, suggestion
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.inputs import of_array
 from gemel.gluon.nn.activations import Activation
 from gemel.ranges import check_number, check_probability, counted
+from gemel.spec import whole, wholes
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -108,6 +109,7 @@ class Dropout(HybridBlock):
 
     def __init__(self, rate: float, axes: tuple[int, ...] = (), **settings: Any) -> None:
         check_probability(type(self).__name__, "rate", rate)
+        axes = wholes(type(self).__name__, "axes", axes)
         super().__init__(**settings)
         self._rate = rate
         self._axes = tuple(axes)
@@ -178,7 +180,7 @@ class BatchNorm(HybridBlock):
         check_number(name, "momentum", momentum, 0, 1)
         check_number(name, "epsilon", epsilon, 0)
         super().__init__(**settings)
-        self._axis = axis
+        self._axis = whole("BatchNorm", "axis", axis)
         self._kwargs: dict[str, Any] = {
             "axis": axis,
             "eps": epsilon,
@@ -255,7 +257,7 @@ def _function(given: Any) -> Callable[..., Any]:
     found: Callable[..., Any] | None = getattr(npx, given, None) or getattr(np, given, None)
     if found is None:
         hint = suggestion(given, (*npx.__all__, *np.__all__))
-        raise ValueError(f"Lambda: neither np nor npx has a function {given!r}{hint}")
+        raise UnknownNameError(f"Lambda: neither np nor npx has a function {given!r}{hint}")
     return found
 
 

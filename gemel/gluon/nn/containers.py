@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import np
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
+from gemel.spec import whole
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,7 @@ class Concatenate(_Children):
     """Blocks that all get the same input; their results are joined along `axis`."""
 
     def __init__(self, *blocks: Block, axis: int = -1, **settings: Any) -> None:
-        self._axis = axis
+        self._axis = whole(type(self).__name__, "axis", axis)
         super().__init__(*blocks, **settings)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -89,7 +90,7 @@ class HybridConcatenate(_Children, HybridBlock):
     """Hybrid blocks that all get the same input; their results are joined along `axis`."""
 
     def __init__(self, *blocks: Block, axis: int = -1, **settings: Any) -> None:
-        self._axis = axis
+        self._axis = whole(type(self).__name__, "axis", axis)
         super().__init__(*blocks, **settings)
 
     def forward(self, x: Tensor) -> Tensor:

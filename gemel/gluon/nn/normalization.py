@@ -10,6 +10,7 @@ from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.inputs import of_array
 from gemel.gluon.nn.basic import elements_along, size_along, vector
 from gemel.ranges import check_number, counted
+from gemel.spec import whole
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter
@@ -31,7 +32,7 @@ class _Norm(HybridBlock):
     ) -> None:
         check_number(type(self).__name__, "epsilon", epsilon, 0)
         super().__init__(**settings)
-        self._axis = axis
+        self._axis = whole(type(self).__name__, "axis", axis)
         self._epsilon = epsilon
         self.gamma = vector(self, "gamma", in_channels, gamma_initializer, trained=scale)
         self.beta = vector(self, "beta", in_channels, beta_initializer, trained=center)

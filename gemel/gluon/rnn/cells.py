@@ -6,7 +6,7 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from gemel import np, npx
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import OperandError, ShapeError, unknown_name
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock, holds_symbols, symbol_block
 from gemel.gluon.inputs import of_array
@@ -127,6 +127,15 @@ class HybridRecurrentCell(RecurrentCell, HybridBlock):
     """A recurrent cell whose step can be compiled."""
 
 
+def check_cells(block: Block, *cells: Any) -> None:
+    """Raise `OperandError` unless all are recurrent cells."""
+    for cell in cells:
+        if not isinstance(cell, RecurrentCell):
+            raise OperandError(
+                f"{type(block).__name__}: {cell!r} is not a recurrent cell, such as rnn.LSTMCell(8)"
+            )
+
+
 def as_list(length: int, inputs: Any, layout: str) -> list[Any]:
     """The steps of a sequence, which is an array in `layout` or already a list."""
     if layout not in LAYOUTS:
@@ -135,6 +144,7 @@ def as_list(length: int, inputs: Any, layout: str) -> list[Any]:
         steps = [_as_array(each) for each in inputs]
     else:
         inputs, axis = _as_array(inputs), layout.index("T")
+        check_axes("unroll", "the input", inputs, "batch, time, ...")
         count = int(inputs.shape[axis])
         steps = [inputs[:, t] if axis else inputs[t] for t in range(count)]
     if len(steps) != length or not steps:

@@ -13,6 +13,7 @@ from gemel.gluon.rnn.cells import (
     HybridRecurrentCell,
     RecurrentCell,
     as_list,
+    check_cells,
     merged,
     takes_symbols,
     within,
@@ -84,6 +85,7 @@ class BidirectionalCell(HybridRecurrentCell):
         self, l_cell: RecurrentCell, r_cell: RecurrentCell, output_prefix: str = "", **settings: Any
     ) -> None:
         super().__init__(**settings)
+        check_cells(self, l_cell, r_cell)
         self.l_cell = l_cell
         self.r_cell = r_cell
 
@@ -190,6 +192,7 @@ class ModifierCell(HybridRecurrentCell):
 
     def __init__(self, base_cell: RecurrentCell, **settings: Any) -> None:
         super().__init__(**settings)
+        check_cells(self, base_cell)
         self.base_cell = base_cell
 
     @takes_symbols

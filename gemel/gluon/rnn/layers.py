@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import np, npx
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.inputs import of_array
@@ -13,7 +13,7 @@ from gemel.gluon.parameter import ParameterDict
 from gemel.gluon.rnn.cells import GRUCell, LSTMCell, LSTMPCell, RNNCell
 from gemel.gluon.rnn.combined import BidirectionalCell, DropoutCell, HybridSequentialRNNCell
 from gemel.ops.recurrent import GATES
-from gemel.ranges import check_probability, counted
+from gemel.ranges import check_number, check_probability, counted
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -149,7 +149,7 @@ class _Layer(HybridBlock):
         if states is None:
             begin = self.begin_state(1, dtype=x.dtype, device=getattr(x, "device", None))
         else:
-            begin = [states] if hasattr(states, "shape") else list(states)
+            begin = list(states) if isinstance(states, (list, tuple)) else [states]
         if len(begin) != self._states:
             raise ShapeError(f"{self.name}: {self._states} states are required, not {len(begin)}")
         outputs, *ends = npx.rnn(
@@ -270,6 +270,13 @@ class LSTM(_Layer):
             "lstm_state_clip_nan": state_clip_nan,
         }
         super().__init__(*arguments, **settings)
+        limits = [each for each in (state_clip_min, state_clip_max) if each is not None]
+        for limit in limits:
+            check_number("LSTM", "state_clip_min or state_clip_max", limit)
+        if limits != sorted(limits):
+            raise ArgumentError(
+                f"LSTM: state_clip_min={limits[0]} is above state_clip_max={limits[1]}"
+            )
 
     def _clips(self) -> dict[str, Any]:
         return self._limits
