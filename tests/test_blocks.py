@@ -973,3 +973,21 @@ def test_files_that_are_none(tmp_path: Any) -> None:
     (tmp_path / "a-model.json").write_text("{")
     with pytest.raises(ParameterFileError, match="describes a network with other blocks"):
         net.load(tmp_path / "a")
+
+
+def test_arguments_that_are_none() -> None:
+    net = nn.Dense(2, in_units=3)
+    for call, message in [
+        (lambda: net.collect_params("("), r"'\(' is not a regular expression"),
+        (lambda: net.collect_params(5), "5 is not a regular expression"),
+        (lambda: net.register_forward_hook(5), "hook of a block: 5 is not a function"),
+        (lambda: net.register_forward_pre_hook(5), "hook of a block: 5 is not a function"),
+        (lambda: gluon.Trainer(net.collect_params(), "sgd").compile(5), "5 is not a function"),
+        (lambda: gluon.utils.clip_global_norm(5, 1.0), "not 5"),
+        (lambda: gluon.utils.clip_global_norm([5], 1.0), r"not \[5\]"),
+        (lambda: gluon.utils.clip_global_norm([np.ones(2)], "a"), "max_norm is 'a'"),
+        (lambda: gluon.utils.clip_global_norm([np.ones(2)], -1), "max_norm is -1"),
+    ]:
+        with pytest.raises((ArgumentError, OperandError), match=message):
+            call()
+    assert gluon.utils.clip_global_norm([np.ones(4)], float("inf")) == 2

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import init
 from gemel.device import elsewhere
-from gemel.errors import GemelError, ShapeError, TraceError, unknown_keyword
+from gemel.errors import ArgumentError, GemelError, ShapeError, TraceError, unknown_keyword
 from gemel.extent import NUMBER, name_of, seen
 from gemel.gluon.block_files import Files
 from gemel.gluon.block_parameters import BlockParameters, sharing
@@ -216,7 +216,12 @@ class Block(Files):
         """
         found = ParameterDict(self._walk(""))
         if select is not None:
-            matches = re.compile(select).match
+            try:
+                matches = re.compile(select).match
+            except (re.error, TypeError) as error:
+                raise ArgumentError(
+                    f"collect_params: {select!r} is not a regular expression: {error}"
+                ) from None
             kept = {k: p for k, p in found.items() if matches(k) or matches(p.name)}
             found = ParameterDict(kept)
         found._whose = self._prefix

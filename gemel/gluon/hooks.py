@@ -6,6 +6,8 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
+from gemel.errors import check_function
+
 _numbers = count()
 
 
@@ -16,6 +18,7 @@ class HookHandle:
     """
 
     def __init__(self, hooks: dict[int, Any], hook: Any, changed: Callable[[], None]) -> None:
+        check_function("a hook of a block", hook)
         self._hooks = hooks
         self._changed = changed
         self.id = next(_numbers)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import autograd
 from gemel._core import Array
-from gemel.errors import ArgumentError, GemelError, GradientError
+from gemel.errors import ArgumentError, GemelError, GradientError, check_function
 from gemel.gluon.parameter import Parameter
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, walk
@@ -44,6 +44,7 @@ class CompiledStep:
     """
 
     def __init__(self, trainer: Trainer, function: Callable[..., Any]) -> None:
+        check_function("Trainer.compile", function)
         self._trainer = trainer
         self._function = function
         self._last: _Updated | None = None

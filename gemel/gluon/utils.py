@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from importlib import import_module
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
@@ -93,11 +94,17 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
     """Scale `arrays` in place so that their total norm is at most `max_norm`.
 
     Returns their norm before: a number or, without `check_isfinite`, an array that is not waited
-    for. Raises `ArgumentError` if there are no arrays. Pascanu et al., On the difficulty of
-    training recurrent neural networks, ICML 2013.
+    for. Raises `ArgumentError` if there are no arrays, or no norm. Pascanu et al., On the
+    difficulty of training recurrent neural networks, ICML 2013.
     """
-    if not arrays:
-        raise ArgumentError("clip_global_norm: there must be at least one array")
+    several = isinstance(arrays, (list, tuple)) and all(hasattr(a, "device") for a in arrays)
+    if not several or not arrays:
+        raise ArgumentError(
+            f"clip_global_norm: there must be at least one array, in a list, not {arrays!r}"
+        )
+    most: Any = max_norm
+    if not (hasattr(most, "shape") or (isinstance(most, Real) and float(most) >= 0)):
+        raise ArgumentError(f"clip_global_norm: max_norm is {max_norm!r}; it must be 0 or more")
     with autograd.pause():
         place = arrays[0].device
         norm = np.sqrt(sum(np.square(_wide(array)).sum().as_in_ctx(place) for array in arrays))
