@@ -7,6 +7,7 @@ import warnings
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
+from gemel.errors import ParameterFileError
 from gemel.gluon.checkpoint import packed, set_streams, streams, unpacked
 from gemel.npx import serialize
 
@@ -55,7 +56,10 @@ class Position:
 
     def resume(self, path: Any) -> bool:
         """Begin the next epoch at the position in a file; returns False if it has none."""
-        values = serialize.load_named(path)
+        try:
+            values = serialize.load_named(path)
+        except ParameterFileError:  # a store of another library wrote it
+            values = {}
         text = values.pop("position", None)
         if text is None:
             warnings.warn(
