@@ -115,6 +115,11 @@ SLICED: dict[str, tuple[Callable[[Any], Any], int, str]] = {
         2,
         r"where data.shape\[0\] - 3 < 0",
     ),
+    "empty for several sizes": (
+        lambda x: np.pad(x[1:-3], 1, constant_values=3),
+        2,
+        r"where data.shape\[0\] - 3 < 0",
+    ),
     "in a sample variance": (
         lambda x: x[:4].var(axis=0, ddof=1),
         5,
@@ -155,6 +160,40 @@ def test_slices_of_one_element_that_are_others_for_more(function: Any, tmp_path:
     assert dims(path) == [1, "data_1"]
     for columns in 4, 6:
         check(path, program, drawn(1, columns))
+
+
+#: Functions whose parts of an image have no elements, and the images' sizes.
+EMPTIED: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
+    "to more rows": (lambda x: np.pad(into_rows(x[:0]), EDGES), (1, 1, 4, 4)),
+    "to more channels": (lambda x: np.pad(into_channels(x[..., :0]), EDGES), (4, 2, 1, 1)),
+    "split": (lambda x: x[:, :0].reshape(x.shape[2] // 2, 3, -1).sum(), (2, 1, 2, 3)),
+}
+EDGES = (1, 1), (2, 0), (0, 0), (2, 2)
+
+
+def into_rows(x: Any) -> Any:
+    """Groups of four channels as blocks of 2 x 2 pixels."""
+    n, c, h, w = x.shape
+    blocks = x.reshape(n, 2, 2, c // 4, h, w).transpose(0, 3, 4, 1, 5, 2)
+    return blocks.reshape(n, c // 4, h * 2, w * 2)
+
+
+def into_channels(x: Any) -> Any:
+    """Blocks of 2 x 2 pixels as groups of four channels."""
+    n, c, h, w = x.shape
+    blocks = x.reshape(n, c, h // 2, 2, w // 2, 2).transpose(0, 3, 5, 1, 2, 4)
+    return blocks.reshape(n, c * 4, h // 2, w // 2)
+
+
+@pytest.mark.parametrize("name", EMPTIED)
+def test_sizes_that_come_out_as_zero(name: str, tmp_path: Path) -> None:
+    """A `Reshape` took 0 for the size that the array has on this axis."""
+    function, shape = EMPTIED[name]
+    program = gemel.compile(function)
+    program(drawn(*shape))
+    path = gemel.onnx.export(program, tmp_path / "f.onnx")
+    for sizes in shape, (3, 4, 2, 6):
+        check(path, program, drawn(*sizes))
 
 
 WEIGHT = np.ones((3, 2))

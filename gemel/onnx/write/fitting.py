@@ -8,6 +8,7 @@ answer, and if it gives another program for them, the check is one that the file
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 from gemel.errors import GemelError
@@ -21,6 +22,8 @@ from gemel.tracing.programs import Arguments
 
 #: Sizes to try for the other answer.
 TRIED = (2, 3, 4, 5, 6, *(2**power for power in range(3, 16)), 1)
+#: How many of them are tried: with the first ones, a slice may be as empty as with those seen.
+MOST_TRIED = 4
 
 
 def needed(writer: Writer, function: Callable[..., Any], arguments: Arguments) -> list[Guard]:
@@ -32,12 +35,10 @@ def needed(writer: Writer, function: Callable[..., Any], arguments: Arguments) -
     for guard in found.trace.notes.fits:
         if guard.relation == "==" or not guard.names() <= set(found.trace.extents.dims):
             continue
-        sizes = _other_sizes(found, guard)
-        if sizes is None or sizes in same:
-            continue
-        same.append(sizes)
-        other = _written(writer, sizes, function, arguments)
-        if other is not None and not _alike(writer.graph, other):
+        others = [sizes for sizes in _other_sizes(found, guard) if sizes not in same]
+        same += others
+        graphs = (_written(writer, sizes, function, arguments) for sizes in others)
+        if any(other is not None and not _alike(writer.graph, other) for other in graphs):
             wanted.append(guard)
     return wanted
 
@@ -79,15 +80,16 @@ def fixed(
     return axes
 
 
-def _other_sizes(found: Program, guard: Guard) -> dict[str, int] | None:
-    """Sizes for which a check has the other answer, by their names; None if none is found."""
+def _other_sizes(found: Program, guard: Guard) -> list[dict[str, int]]:
+    """Sizes for which a check has the other answer, by their names; at most `MOST_TRIED`."""
     now = {name: seen(extent) for name, extent in found.trace.extents.dims.items()}
-    for size in TRIED:
-        for name in sorted({found.first(name) for name in guard.names()}):
-            sizes = {each: size if found.first(each) == name else n for each, n in now.items()}
-            if not guard.holds(sizes):
-                return sizes
-    return None
+    names = sorted({found.first(name) for name in guard.names()})
+    every = (
+        {each: size if found.first(each) == name else n for each, n in now.items()}
+        for size in TRIED
+        for name in names
+    )
+    return list(islice((sizes for sizes in every if not guard.holds(sizes)), MOST_TRIED))
 
 
 def _written(

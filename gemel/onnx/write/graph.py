@@ -171,19 +171,18 @@ class Graph:
 
         In ONNX, 0 stands for the extent of x on the same axis, and -1 for the remaining extent.
         """
-        whole = all(not isinstance(n, Dim) and n > 0 for n in target)
         shape: list[int] = []
         for axis, n in enumerate(target):
             same = axis < len(source) and same_for_all(n, source[axis])
             shape.append(0 if isinstance(n, Dim) and same else n)
         free = [axis for axis, n in enumerate(shape) if isinstance(n, Dim)]
-        if len(free) == 1:
+        empty = [axis for axis, n in enumerate(target) if _may_be_empty(n)]
+        known = any(type(n) is int and n == 0 for n in target)
+        if len(free) > 1 or known or (free and not set(empty) <= set(free)):
+            # All sizes are given: here 0 is an empty axis, beside which -1 has no meaning.
+            return self.node("Reshape", x, self.sizes(target), allowzero=int(bool(empty)) or None)
+        if free:
             shape[free[0]] = -1
-        elif free:
-            return self.node("Reshape", x, self.sizes(target))
-        empty = not whole and any(type(n) is int and n == 0 for n in target)
-        if empty:  # here 0 means an empty axis
-            return self.node("Reshape", x, self.sizes(target), allowzero=1)
         return self.node("Reshape", x, self.constant(shape))
 
     def expand(self, x: str, source: Sequence[int], target: Sequence[int]) -> str:
@@ -202,6 +201,12 @@ class Graph:
         if all(type(n) is int and n == 0 for n in (*before, *after)):
             return x
         return self.node("Pad", x, self.sizes((*before, *after)), value)
+
+
+def _may_be_empty(extent: int) -> bool:
+    """Whether a size is 0, or comes out as 0 for some sizes of the inputs."""
+    least = least_of(extent.form) if isinstance(extent, Dim) else extent
+    return least is None or least < 1
 
 
 __all__ = ["AFTER_ALL", "BEFORE_ALL", "Graph"]
