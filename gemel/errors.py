@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Callable, Iterable
+from types import CodeType
+from typing import Any, TypeVar
+
+Called = TypeVar("Called", bound=Callable[..., Any])
+
+#: The names of public functions, by their code; None for methods that call the function `self`.
+PUBLIC: dict[CodeType, str | None] = {}
 
 
 class GemelError(Exception):
@@ -20,7 +28,40 @@ class GemelError(Exception):
         return super().__str__() + (f" (in {self.layer}{takes})" if self.layer else "")
 
 
-class ShapeError(GemelError, ValueError):
+class CallError(GemelError):
+    """An argument is wrong; the message names the public function that was called with it."""
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*args)
+        name = _called(sys._getframe())
+        if name:
+            name_call(self, name)
+
+
+def _called(frame: Any) -> str:
+    """The public function that was called: the outermost one of the innermost frames of gemel's.
+
+    So functions need not catch the errors of what they are composed of, and calls cost nothing.
+    """
+    name = ""
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("gemel."):
+        known = PUBLIC.get(frame.f_code, name)
+        name = known if known is not None else _public_name(frame.f_locals["self"]) or name
+        frame = frame.f_back
+    return name
+
+
+def _public_name(operation: Any) -> str:
+    return operation.__name__ if operation.public else ""
+
+
+def calls_itself(method: Called) -> Called:
+    """Declare that a method is how the public function `self` is called."""
+    PUBLIC[method.__code__] = None
+    return method
+
+
+class ShapeError(CallError, ValueError):
     """The shapes given to an operation do not fit together."""
 
 
@@ -28,19 +69,19 @@ class AxisError(ShapeError, IndexError):
     """An axis that an array does not have."""
 
 
-class ArgumentError(GemelError, ValueError):
+class ArgumentError(CallError, ValueError):
     """An argument has a value that an operation cannot work with."""
 
 
-class ArrayIndexError(GemelError, IndexError):
+class ArrayIndexError(CallError, IndexError):
     """An index is out of range, or is not a valid index."""
 
 
-class OperandError(GemelError, TypeError):
+class OperandError(CallError, TypeError):
     """An argument of an operation is not an array, a number or a list of numbers."""
 
 
-class DTypeError(GemelError, TypeError):
+class DTypeError(CallError, TypeError):
     """An operation does not support a dtype, or gemel does not know the dtype."""
 
 
@@ -48,7 +89,7 @@ class IndexDTypeError(DTypeError, ArrayIndexError):
     """An index has a dtype whose elements cannot be positions."""
 
 
-class DeviceError(GemelError, RuntimeError):
+class DeviceError(CallError, RuntimeError):
     """A device does not exist, or arrays are on different devices."""
 
 
@@ -152,7 +193,7 @@ class WorkersError(GemelError, RuntimeError):
     """Workers cannot train together: one is gone, they disagree, or they cannot be joined."""
 
 
-class UnknownNameError(GemelError, ValueError):
+class UnknownNameError(CallError, ValueError):
     """An unknown name; the message suggests the nearest known one."""
 
 

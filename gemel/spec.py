@@ -85,7 +85,7 @@ def extents(name: str, shape: Any) -> tuple[int, ...]:
 
 def whole_numbers(name: str, kind: str, values: Any) -> None:
     """Raise `ShapeError` for anything but integers, such as 2.0."""
-    if not is_several(values) or not all(hasattr(n, "__index__") for n in values):
+    if not is_several(values) or not all(hasattr(type(n), "__index__") for n in values):
         given = list(values) if is_several(values) else values
         raise ShapeError(f"{name}: {kind} {given!r} must be whole numbers")
 
@@ -109,10 +109,10 @@ def is_several(values: Any) -> bool:
 
 
 def sequence(name: str, kind: str, values: Any) -> tuple[Any, ...]:
-    """Several values in one argument, as a tuple. Raises `TypeError` if it is not a list of
-    them."""
+    """Several values in one argument, as a tuple. Raises `OperandError` if it is not a list
+    of them."""
     if not is_several(values):
-        raise TypeError(f"{name}: {kind} must be a list, not {type(values).__name__} {values!r}")
+        raise OperandError(f"{name}: {kind} must be a list, not {type(values).__name__} {values!r}")
     return tuple(values)
 
 
@@ -121,7 +121,7 @@ def whole(name: str, kind: str, value: Any) -> Any:
     2.0."""
     if isinstance(value, WHOLE):
         return value
-    if hasattr(value, "__index__") and getattr(value, "ndim", 0) == 0:
+    if hasattr(type(value), "__index__") and getattr(value, "ndim", 0) == 0:
         return value.__index__()
     given = f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else repr(value)
     raise OperandError(f"{name}: {kind} {given} must be a whole number")

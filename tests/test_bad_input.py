@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +18,10 @@ from numpy_cases import Refused, on_gemel, outcome
 
 import gemel
 from gemel import gluon, nd, np, npx, sym
-from gemel.errors import GemelError
+from gemel.errors import CallError, GemelError
 from gemel.gluon import nn
 from gemel.gluon.data.vision import transforms
+from gemel.ir.protocols import NAMESPACES
 
 #: Functions that read or write files or settings, or that call a given function.
 OTHERS = {
@@ -127,6 +129,39 @@ def test_every_function_refuses(name: str) -> None:
                 call(twin, lambda value: value)
         except Exception as error:
             pytest.fail(f"{name}{label} gave {found!r}; NumPy raises {error!r}")
+
+
+#: The namespaces whose functions name themselves.
+NAMING = ("np", "np.linalg", "np.random", "np.fft", "npx", "npx.image", "npx.random")
+#: Wrong calls, of which the errors come from what the functions are composed of.
+UNNAMED: dict[str, Call] = {
+    "(text)": lambda f, x: f("a"),
+    "(x, text)": lambda f, x: f(x, "a"),
+    "([text, x])": lambda f, x: f(["a", x]),
+    "(ragged)": lambda f, x: f([[1, 2], [3]]),
+    "(Nones)": lambda f, x: f([None]),
+    "(x, axis=7)": lambda f, x: f(x, axis=7),
+    "(x, dtype=text)": lambda f, x: f(x, dtype="a"),
+    "(x, where=text)": lambda f, x: f(x, where="a"),
+    "(device=text)": lambda f, x: f(device="a"),
+}
+
+
+@pytest.mark.parametrize("namespace", NAMING)
+def test_every_function_names_itself(namespace: str) -> None:
+    for name, function in NAMESPACES[namespace].items():
+        if not is_function(function) or name in (*OTHERS, "set_np", "reset_np"):
+            continue
+        for label, call in UNNAMED.items():
+            try:
+                call(function, on_gemel(X))
+            except CallError as error:
+                if "Python scalar" in str(error):
+                    continue  # raised by the core, which knows no functions of Python's
+                words = set(re.findall(r"\w+", str(error)))
+                assert words & {name, function.__name__}, f"{namespace}.{name}{label}: {error}"
+            except Exception:
+                continue  # too few arguments, or an unknown keyword
 
 
 HUGE: dict[str, Callable[[], Any]] = {

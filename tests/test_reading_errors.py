@@ -55,7 +55,7 @@ except TypeError as error:
 """
 #: A program, the most lines its traceback may have, and texts it must contain.
 PROGRAMS = {
-    "dot": (DOT, 6, ("use(np.ones((2, 3)))", "np.dot(a", "ShapeError: matmul")),
+    "dot": (DOT, 6, ("use(np.ones((2, 3)))", "np.dot(a", "ShapeError: dot: matmul")),
     "net": (NET, 7, ("net(np.ones((2, 3)))", "super().forward", "(in net.1)")),
     "thread": (THREAD, 9, ("np.dot(np.ones(2)", "ShapeError")),
     "chained": (CHAINED, 12, ("np.array([0.5])", "DTypeError", "the program's own")),

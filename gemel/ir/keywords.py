@@ -10,7 +10,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import as_dtype, castable
-from gemel.errors import DTypeError, GradientError, ShapeError, TraceError
+from gemel.errors import DTypeError, GradientError, OperandError, ShapeError, TraceError
 from gemel.extent import Dim
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.graph import Entry
@@ -52,7 +52,7 @@ def into(name: str, out: Any, found: Any, casting: str = "same_kind") -> Any:
     targets = out if isinstance(out, tuple) else (out,)
     values = found if isinstance(found, (tuple, list)) else (found,)
     if len(targets) != len(values):
-        raise TypeError(f"{name}: {len(values)} results, but out has {len(targets)} arrays")
+        raise OperandError(f"{name}: {len(values)} results, but out has {len(targets)} arrays")
     for target, value in zip(targets, values, strict=True):
         if target is not None:
             fits(name, target, value.shape, value.dtype, casting)
@@ -75,11 +75,11 @@ def _written(target: Any, value: Any) -> Any:
 
 
 def check_target(name: str, target: Any) -> None:
-    """Raise `TypeError` unless `target` is an array that a result can be written to."""
+    """Raise `OperandError` unless `target` is an array that a result can be written to."""
     is_array: bool = isinstance(target, ArrayMethods)
     if not is_array:
         kind = type(target).__name__
-        raise TypeError(
+        raise OperandError(
             f"{name}: out is {kind}; it must be a gemel array or a tuple of gemel arrays"
         )
 
@@ -135,14 +135,14 @@ def number(name: str, kind: str, value: Any) -> float:
     except (TypeError, ValueError):
         shape = getattr(value, "shape", ())
         given = f"an array of shape {list(shape)}" if len(shape) else repr(value)
-        raise TypeError(f"{name}: {kind} is {given}; it must be a number") from None
+        raise OperandError(f"{name}: {kind} is {given}; it must be a number") from None
 
 
 def static(value: Any, name: str = "", kind: str = "") -> Any:
     """A parameter in hashable form: lists become tuples, NumPy's arrays too, and numbers Python's.
 
     `name` is the operation and `kind` the parameter, for errors. Raises `GradientError` for a
-    recorded array, and `TypeError` for what is no parameter.
+    recorded array, and `OperandError` for what is no parameter.
     """
     if value is None or type(value) is int:
         return value
@@ -156,7 +156,7 @@ def static(value: Any, name: str = "", kind: str = "") -> Any:
     if type(value).__hash__ is None and hasattr(value, "tolist"):
         return static(value.tolist())
     if type(value).__hash__ is None:
-        raise TypeError(
+        raise OperandError(
             f"{value!r} is not a parameter of an operation; parameters are numbers and names"
         )
     is_number = getattr(value, "shape", None) == () and hasattr(value, "item")

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from gemel import _core
+from gemel import _core, errors
 from gemel.errors import DTypeError, GemelError, ShapeError, name_call, suggestion, unknown_name
 from gemel.extent import Dim
 from gemel.ir.above import above
@@ -359,6 +359,7 @@ class Op(_core.OpBase, RuleDecorators):
             parameters = {**parameters, "call": trace.state.next_call() if trace else 0}
         return Node(self, entries, parameters, specs)
 
+    @errors.calls_itself
     def _call(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """A call that the core leaves to Python: symbols, creation, conversions, errors."""
         if not keywords and len(inputs) == self.arity == self.required:
@@ -450,6 +451,7 @@ class Op(_core.OpBase, RuleDecorators):
             raise TypeError(f"{self.name}: {twice[0]!r} is given twice")
         return inputs[: self.arity], {**named, **keywords}
 
+    @errors.calls_itself
     def _prepare(self, inputs: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """For the core, on a miss of its cache: the plan of such calls, or how NumPy computes them.
 

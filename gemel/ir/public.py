@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
-from gemel.errors import GemelError, name_call, unknown_attribute
+from gemel.errors import PUBLIC, unknown_attribute
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.keywords import into
 from gemel.ir.late import load
@@ -44,6 +44,9 @@ def publish(
     for taken in (each for each in names if held.get(each, before) is not before):
         raise ValueError(f"{namespace}.{taken} is declared twice")
     held.update(dict.fromkeys(names, value))
+    code = getattr(value, "__code__", None)  # operations have none; they name themselves
+    if code is not None:
+        PUBLIC[code] = name
 
 
 def lookup(
@@ -162,11 +165,7 @@ class AcceptingOut:
         self.__module__ = f"gemel.{namespace}"  # where pickling finds it
 
     def __call__(self, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
-        try:
-            found = self.__wrapped__(*inputs, **keywords)
-        except GemelError as error:
-            name_call(error, self.__name__)
-            raise
+        found = self.__wrapped__(*inputs, **keywords)
         return found if out is None else into(self.__name__, out, found)
 
     @property

@@ -7,7 +7,15 @@ from typing import Any
 
 from gemel.device import Device, beside
 from gemel.dtype import DType, as_dtype, check_held, default_float, float32, float64, int64, limits
-from gemel.errors import ArgumentError, DTypeError, GemelError, ShapeError, name_call, suggestion
+from gemel.errors import (
+    ArgumentError,
+    DTypeError,
+    GemelError,
+    ShapeError,
+    calls_itself,
+    name_call,
+    suggestion,
+)
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.keywords import check_target, fits
 from gemel.ir.public import Array, function, publish
@@ -87,6 +95,8 @@ class Distribution:
     `body(draw, *parameters)` is written with a `Draw`; `rules` say what parameters must be.
     """
 
+    public = "np.random"
+
     def __init__(
         self, body: Callable[..., Any], dtype: DType | None, kinds: str, rules: Any
     ) -> None:
@@ -112,6 +122,7 @@ class Distribution:
         listed += [Parameter(n, kind, default=None, annotation="Any") for n in COMMON]
         return Signature(listed, return_annotation="Array")
 
+    @calls_itself
     def __call__(self, *values: Any, **named: Any) -> Any:
         """Numbers of this distribution."""
         given = self._bound(values, named)

@@ -6,7 +6,8 @@ from typing import Any
 
 from gemel.device import as_device, beside_arrays
 from gemel.dtype import as_dtype, default_float
-from gemel.errors import ShapeError
+from gemel.errors import OperandError, ShapeError
+from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import composite
 from gemel.ir.keywords import into
@@ -46,13 +47,20 @@ def triu(x: Any, *, k: int = 0) -> Any:
     return where(distance(*(x.shape * 2)[-2:]) >= k, x, full(0, shape=(), dtype=x.dtype))
 
 
+def _check_offset(name: str, k: Any) -> None:
+    if not isinstance(k, NUMBER):
+        raise OperandError(f"{name}: k is {k!r}; it must be a number")
+
+
 @tril.spec
 def _(x: Spec, *, k: int) -> Spec:
+    _check_offset("tril", k)
     return matrices("tril", squared(x))
 
 
 @triu.spec
 def _(x: Spec, *, k: int) -> Spec:
+    _check_offset("triu", k)
     return matrices("triu", squared(x))
 
 
@@ -79,6 +87,7 @@ def tri(
 
 def diagonal_key(rows: int, columns: int, offset: int) -> tuple[Any, ...]:
     """The canonical key of a diagonal in a flattened matrix."""
+    offset = whole("diagonal", "the offset", offset)
     start = offset if offset >= 0 else -offset * columns
     count = min(rows, columns - offset) if offset >= 0 else min(rows + offset, columns)
     return ("slice", start if count > 0 else 0, max(count, 0), columns + 1)

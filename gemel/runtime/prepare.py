@@ -13,7 +13,7 @@ from typing import Any
 from gemel import _core
 from gemel.device import current_device, from_code
 from gemel.dtype import check_held, default_float
-from gemel.errors import DeviceError, NoKernelError, OperandError, name_call
+from gemel.errors import CallError, DeviceError, NoKernelError, name_call
 from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
@@ -160,7 +160,7 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
     op.check_count(len(inputs))
     try:
         arrays = tuple(own(above.as_array(value, inputs)) for value in inputs)
-    except OperandError as error:
+    except CallError as error:
         name_call(error, op.name)
         raise
     specs = tuple(spec_of(value) for value in arrays)
