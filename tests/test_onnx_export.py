@@ -79,6 +79,24 @@ each(
 case("invert of bool", np.invert, B)
 case("shift left", np.left_shift, drawn(4, dtype="uint32"), np.array([1, 2, 3, 0], dtype="uint32"))
 case("shift right", np.right_shift, drawn(4, dtype="uint8"), np.array([1, 2, 3, 0], dtype="uint8"))
+_SMALL = np.array([1, 7, 0], dtype="uint8"), np.array([2, 3, 0], dtype="uint8")
+for _kind in ("int8", "int32", "int64"):
+    case(
+        f"shifts of {_kind}",
+        lambda x, n: (x << n, x >> n),
+        np.array([5, -5, 127, -128, 0, -1], dtype=_kind),
+        np.array([1, 2, 3, 0, 7, 6], dtype=_kind),
+    )
+each("functions of bool", "abs count_nonzero logical_not iscomplex square", B)
+each("functions of two of bool by numbers", "logaddexp isclose not_equal greater less", B, ~B)
+case("clip of bool", lambda x, y: (np.clip(x, y, y), np.clip(x, False, True)), B, ~B)
+each("functions of two of uint8", "logaddexp logaddexp2 isclose", *_SMALL)
+each("functions of int64", "gamma gammaln erf", N, module=npx)
+case("bool and numbers", lambda x: (x != 0, x == 1, x > 0), B)
+case("ranks", lambda x: (np.median(x), np.median(x, axis=1), np.quantile(x, 0.3, axis=0)), F)
+case(
+    "triangles between diagonals", lambda x: (np.tril(x, 0.3), np.triu(x, 0.3), np.triu(x, -1.5)), F
+)
 case("mixed dtypes", lambda a, b, c: (a + b) * c, I, D, F)
 case("numbers", lambda x: (2 - x) / 3 + 1e-3 * x**2, F)
 case("a number and integers", lambda x: x / 2 + (x > 1), I)

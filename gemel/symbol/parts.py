@@ -19,13 +19,23 @@ def by_parts(node: Node) -> tuple[Entry, ...] | None:
         return op.written_out(node.inputs, node.params)
     if isinstance(op, Elementwise) and not op.random:
         try:
-            found = op.body(_ByName(op.name), *node.inputs, **node.params)
+            found = op.body(_ByName(op.name), *_computed_in(op, node), **node.params)
             found = found if isinstance(found, tuple) else (found,)
             if all(other.op is not op for other in walk(found, node.inputs)):
                 return found
         except (AttributeError, KeyError, ValueError, TypeError):
             pass
     return None
+
+
+def _computed_in(op: Elementwise, node: Node) -> list[Entry]:
+    """The inputs of a node in the dtypes that its operation computes in: the difference of two
+    uint8 is none of their floating-point numbers."""
+    dtypes, _ = op.types(tuple(entry.spec for entry in node.inputs), node.params)
+    return [
+        entry if entry.node.is_number or entry.dtype is dtype else call("cast", entry, dtype=dtype)
+        for entry, dtype in zip(node.inputs, dtypes, strict=True)
+    ]
 
 
 def kept_by_save(op: Op) -> str:

@@ -4,9 +4,10 @@ dtype they are computed in, and so have the results of the rules, except for com
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
-from gemel.dtype import DType, bool_, float32
+from gemel.dtype import DType, bool_, float32, promote
 from gemel.extent import Dim
 from gemel.onnx.write.graph import Graph
 from gemel.onnx.write.table import Call, Written, exports
@@ -48,7 +49,11 @@ def _(graph: Graph, call: Call, x: str, *, dtype: Any) -> Written:
 
 @exports("not_equal")
 def _(graph: Graph, call: Call, a: str, b: str) -> Written:
-    return graph.node("Not", graph.node("Equal", a, b))
+    dtype = reduce(promote, (spec.dtype for spec in call.inputs))
+    pairs = zip((a, b), call.inputs, strict=True)
+    return graph.node(
+        "Not", graph.node("Equal", *(graph.cast(x, s.dtype, dtype) for x, s in pairs))
+    )
 
 
 @exports("invert")
@@ -64,9 +69,28 @@ def _(graph: Graph, call: Call, a: str, b: str) -> Written:
 
 @exports("left_shift", "right_shift")
 def _(graph: Graph, call: Call, a: str, b: str) -> Written:
-    if call.result.dtype.kind != "u":
-        return None
-    return graph.node("BitShift", a, b, direction=call.name.removesuffix("_shift").upper())
+    dtype = call.result.dtype
+    way = call.name.removesuffix("_shift").upper()
+    if dtype.kind == "u":
+        return graph.node("BitShift", a, b, direction=way)
+    # ONNX shifts unsigned numbers alone. All casts here are of numbers that both dtypes hold.
+    plain, most = DType(f"u{dtype.name}"), graph.constant(2**dtype.digits - 1, dtype)
+    negative = graph.node("Less", a, graph.constant(0, dtype))
+    count = graph.cast(b, dtype, plain)
+    if way == "RIGHT":  # of a negative number: the shifted ones' complement, complemented
+        a = graph.node("Where", negative, graph.node("BitwiseNot", a), a)
+        found = graph.node("BitShift", graph.cast(a, dtype, plain), count, direction=way)
+        found = graph.cast(found, plain, dtype)
+        return graph.node("Where", negative, graph.node("BitwiseNot", found), found)
+    # The bit of the sign goes in and comes out on its own.
+    low = graph.cast(graph.node("BitwiseAnd", a, most), dtype, plain)
+    top = graph.constant(2**dtype.digits, plain)
+    bits = graph.node("Where", negative, graph.node("BitwiseOr", low, top), low)
+    found = graph.node("BitShift", bits, count, direction=way)
+    signed = graph.node("Equal", graph.node("BitwiseAnd", found, top), top)
+    rest = graph.cast(graph.node("BitwiseAnd", found, graph.cast(most, dtype, plain)), plain, dtype)
+    below = graph.node("BitwiseOr", rest, graph.constant(-(2**dtype.digits), dtype))
+    return graph.node("Where", signed, below, rest)
 
 
 @exports("isnan", "isinf")
@@ -246,7 +270,9 @@ def _(graph: Graph, call: Call, y: str, x: str) -> Written:
 
 @exports("limit")
 def _(graph: Graph, call: Call, x: str, low: str, high: str) -> Written:
-    if any(spec.ndim for spec in call.inputs[1:]):
+    if call.inputs[0].dtype is bool_:
+        found = graph.node("And", graph.node("Or", x, low), high)
+    elif any(spec.ndim for spec in call.inputs[1:]):
         found = graph.node("Min", graph.node("Max", x, low), high)
     else:
         found = graph.node("Clip", x, low, high)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gemel.dtype import DType, bool_
@@ -54,7 +55,9 @@ def _(graph: Graph, call: Call, x: str, *, axis: int, start: int, length: int) -
 def _(graph: Graph, call: Call, x: str, *, k: int) -> Written:
     if call.inputs[0].ndim < 2:
         return None
-    return graph.node("Trilu", x, graph.number(k), upper=int(call.name == "triu"))
+    upper = call.name == "triu"
+    k = k if isinstance(k, Dim) else math.ceil(k) if upper else math.floor(k)
+    return graph.node("Trilu", x, graph.number(k), upper=int(upper))
 
 
 # --- basic keys -----------------------------------------------------------------------------
@@ -235,6 +238,16 @@ def _(
     x = graph.cast(x, spec.dtype, ranked)
     values, places = graph.several("TopK", 2, x, most, axis=place, largest=int(descending))
     return graph.cast(values, ranked, spec.dtype) if call.name == "sort" else places
+
+
+@exports("ranked")
+def _(graph: Graph, call: Call, x: str, *, ranks: Any) -> Written:
+    spec = call.inputs[0]
+    last, ranked = spec.ndim - 1, DType("int32") if spec.dtype.kind == "b" else spec.dtype
+    x = graph.cast(x, spec.dtype, ranked)
+    _, places = graph.several("TopK", 2, x, graph.sizes(spec.shape[-1:]), axis=last, largest=0)
+    taken = graph.sizes(ranks)
+    return graph.node("Gather", places, taken, axis=last)
 
 
 @exports("with_rows_put")

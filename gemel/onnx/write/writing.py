@@ -244,7 +244,7 @@ def computed_in(kind: str, dtype: DType, opset: int) -> DType | None:
         for t in c.allowed_type_strs
     }
     wider = (
-        (float32,) if dtype.is_floating else (int32, DType("int64")) if dtype.kind in "iu" else ()
+        (float32,) if dtype.is_floating else (int32, DType("int64")) if dtype.kind != "c" else ()
     )
     choices: tuple[DType, ...] = (dtype, *wider)
     for each in choices:
