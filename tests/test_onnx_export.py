@@ -216,6 +216,19 @@ def put(x: Any, indices: Any, values: Any) -> Any:
 
 
 case("written at positions", put, F, np.array([[0, 2], [1, 3], [3, 0]]), drawn(3, 2))
+
+
+def combined(x: Any, i: Any, values: Any) -> list[Any]:
+    found = []
+    for name in "add", "subtract", "multiply", "maximum", "minimum":
+        for each in values, 2:
+            found.append(x.copy())
+            getattr(np, name).at(found[-1], i, each)
+    return found
+
+
+case("combined at positions", combined, F, np.array([0, 2, -1, 2]), drawn(4, 4))
+case("combined at positions, of int64", combined, I, np.array([1, 0, 1]), I)
 case("added at positions", lambda x, i: npx.scatter_nd(x, i, (5, 4)), F, np.array([[4, 0, 4]]))
 case("sort", lambda x: (np.sort(x, axis=0), np.argsort(x), np.flip(np.sort(x), -1)), F)
 case("sort of bool", lambda x: (np.sort(x), np.argsort(x), npx.topk(x, 2, ret_typ="value")), B)

@@ -259,6 +259,21 @@ def _(graph: Graph, call: Call, x: str, indices: str, values: str, *, axis: int)
     return graph.node("ScatterElements", x, at, values, axis=axis)
 
 
+#: How ONNX calls what combines elements with those written to them.
+COMBINED = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
+
+
+@exports("combine_flat")
+def _(graph: Graph, call: Call, x: str, positions: str, values: str, *, by: str) -> Written:
+    whole, places, given = call.inputs
+    if by not in COMBINED or whole.dtype is bool_ or whole.dtype.is_complex:
+        return None
+    values = graph.cast(values, given.dtype, whole.dtype)
+    values = graph.expand(values, given.shape, places.shape)
+    at = _positions(graph, positions, places.dtype)
+    return graph.node("ScatterElements", x, at, values, axis=0, reduction=COMBINED[by])
+
+
 @exports("add_along_axis")
 def _(graph: Graph, call: Call, g: str, indices: str, *, axis: int, extent: int) -> Written:
     zeros = graph.expand(graph.constant(0, call.result.dtype), (), call.result.shape)
