@@ -85,8 +85,9 @@ def _(graph: Graph, call: Call, a: str, b: str) -> Written:
     # The bit of the sign goes in and comes out on its own.
     low = graph.cast(graph.node("BitwiseAnd", a, most), dtype, plain)
     top = graph.constant(2**dtype.digits, plain)
-    bits = graph.node("Where", negative, graph.node("BitwiseOr", low, top), low)
-    found = graph.node("BitShift", bits, count, direction=way)
+    place = graph.constant(dtype.digits, plain)
+    sign = graph.node("BitShift", graph.cast(negative, bool_, plain), place, direction=way)
+    found = graph.node("BitShift", graph.node("BitwiseOr", low, sign), count, direction=way)
     signed = graph.node("Equal", graph.node("BitwiseAnd", found, top), top)
     rest = graph.cast(graph.node("BitwiseAnd", found, graph.cast(most, dtype, plain)), plain, dtype)
     below = graph.node("BitwiseOr", rest, graph.constant(-(2**dtype.digits), dtype))
