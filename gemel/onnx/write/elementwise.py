@@ -34,6 +34,9 @@ def _(graph: Graph, call: Call, x: str) -> Written:
 
 @exports("where")
 def _(graph: Graph, call: Call, condition: str, a: str, b: str) -> Written:
+    if call.result.dtype is bool_:  # onnxruntime has no Where of bools
+        other = graph.node("And", graph.node("Not", condition), b)
+        return graph.node("Or", graph.node("And", condition, a), other)
     return graph.node("Where", condition, a, b)
 
 
