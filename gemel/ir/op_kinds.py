@@ -22,14 +22,7 @@ from gemel.dtype import (
     is_large,
     uint64,
 )
-from gemel.errors import (
-    ArgumentError,
-    DTypeError,
-    FormulaError,
-    GemelError,
-    ShapeError,
-    name_call,
-)
+from gemel.errors import ArgumentError, DTypeError, FormulaError, ShapeError, name_call
 from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
@@ -390,10 +383,10 @@ class Composite(Op):
     def written_out(
         self, inputs: tuple[Entry, ...], parameters: dict[str, Any]
     ) -> tuple[Entry, ...]:
-        """The body's results on these entries. Errors from inside name the composite."""
+        """The body's results on these entries. A `DTypeError` from inside names the composite."""
         try:
             found = self.function(*inputs, **parameters)
-        except GemelError as error:
+        except DTypeError as error:
             name_call(error, self.name)
             raise
         results = found if isinstance(found, tuple) else (found,)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.dtype import DType, as_dtype, promote
-from gemel.errors import GemelError, ShapeError, name_call
+from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import contraction
 from gemel.ir.keywords import ROWS, into
@@ -154,12 +154,7 @@ def dot(a: Any, b: Any, out: Any = None) -> Array:
     Numbers and 0-d arrays multiply; for two arrays of more than two dimensions all pairs of
     leading positions are combined, unlike `matmul`.
     """
-    try:
-        found = _dot(a, b)
-    except GemelError as error:
-        name_call(error, "dot")
-        raise
-    return found if out is None else into("dot", out, found)
+    return _dot(a, b) if out is None else into("dot", out, _dot(a, b))
 
 
 def _dot(a: Any, b: Any) -> Any:
