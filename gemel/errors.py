@@ -52,7 +52,7 @@ def _called(frame: Any) -> str:
 
 
 def _public_name(operation: Any) -> str:
-    return operation.__name__ if operation.public else ""
+    return operation.__name__ if getattr(operation, "public", True) else ""
 
 
 def calls_itself(method: Called) -> Called:

@@ -16,7 +16,7 @@ from gemel.errors import (
     ShapeError,
     UnknownKeywordError,
     UnknownNameError,
-    name_call,
+    calls_itself,
     suggestion,
     unknown_name,
 )
@@ -239,6 +239,7 @@ class Legacy:
         if self.variadic and "data" in self.axes and not inputs:
             raise ShapeError(f"{self.name}: needs at least one array")
 
+    @calls_itself
     def __call__(
         self, *inputs: Any, name: str | None = None, out: Any = None, **keywords: Any
     ) -> Any:
@@ -261,18 +262,14 @@ class Legacy:
         while count < len(self.inputs) and self.inputs[count] in given:
             inputs = (*inputs, given.pop(self.inputs[count]))
             count += 1
-        try:
-            if not self.takes_lists:
-                inputs, given = self._arrays(inputs, given)
-            given.update(self.checked(keywords))
-            if place is None:
+        if not self.takes_lists:
+            inputs, given = self._arrays(inputs, given)
+        given.update(self.checked(keywords))
+        if place is None:
+            found = self.function(*inputs, **given)
+        else:
+            with place:
                 found = self.function(*inputs, **given)
-            else:
-                with place:
-                    found = self.function(*inputs, **given)
-        except OperandError as error:
-            name_call(error, self.__name__)
-            raise
         if isinstance(out, (list, tuple)):
             for target, each in zip(out, found, strict=True):
                 target[...] = each
