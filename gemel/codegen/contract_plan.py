@@ -326,15 +326,18 @@ def _shaped(
 
 def _may_pack_b(task: Task) -> bool:
     """Whether the kernel may make panels of b itself: not if later products need them again, nor if
-    a, all of which is read for each panel, does not stay in a near cache."""
-    return not task.often and task.m * task.k * task.dtype.itemsize <= RESIDENT
+    a block of a, all of which is read for each panel, does not stay in a near cache."""
+    depth = min(task.k * task.dtype.itemsize, K_BLOCK * 4)
+    return not task.often and task.m * depth <= RESIDENT
 
 
 def _left(limits: TileLimits, schedule: Schedule) -> TileLimits:
     """The limits that remain. If a is read where it lies along k, each row needs a pointer, and
     there are few registers for pointers."""
-    rows = 8 if schedule.packs_b else 12
-    return limits if schedule.a_form != "k" else limits._replace(rows=min(limits.rows, rows))
+    if schedule.a_form != "k":
+        return limits
+    rows, sums = (8, 18) if schedule.packs_b else (12, limits.sums)
+    return TileLimits(min(limits.rows, rows), limits.vectors, min(limits.sums, sums))
 
 
 def _spread_out(
