@@ -100,7 +100,7 @@ class Shape(NamedTuple):
     @property
     def dtype(self) -> str:
         """The dtype of arrays and results."""
-        return KINDS[self.kind].dtype
+        return "float32" if self.kind in WORKLOADS else KINDS[self.kind].dtype
 
     @property
     def result(self) -> Sizes:

@@ -89,6 +89,7 @@ def test_the_list_is_of_operations_there_are() -> None:
     rows = kernels.rows()
     assert len({(row.group, row.name, row.shape.gradients) for row in rows}) == len(rows)
     for row in rows:
+        assert row.shape.floor_us(SLOW, 1) > 0
         if row.shape.sizes:
             assert min(row.shape.result) > 0 and row.shape.kind in KINDS
             assert hasattr(gemel_kernels, row.shape.kind)
