@@ -639,7 +639,8 @@ def pooling(
     out: Any = None,
 ) -> ndarray:
     """One number for each window of data (N, C, *space): the largest, the average, the sum or the
-    p-norm of its elements. The gradient of the largest goes to the first of equal elements."""
+    p-norm of its elements. The gradient of the largest goes to the first of equal elements; where
+    the largest is NaN, it is NaN for all elements of the window."""
 
 def relu(
     x: Any,

@@ -124,7 +124,8 @@ def _(
     layout: str | None = None,
 ) -> Array:
     """One number for each window of data (N, C, *space): the largest, the average, the sum or the
-    p-norm of its elements. The gradient of the largest goes to the first of equal elements.
+    p-norm of its elements. The gradient of the largest goes to the first of equal elements; where
+    the largest is NaN, it is NaN for all elements of the window.
 
     With `global_pool` there is one window, all of an image. Otherwise the number of places along
     an axis is (size + 2 * pad - kernel) / stride + 1, rounded down ("valid") or up ("full"), or
