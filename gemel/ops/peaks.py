@@ -130,8 +130,10 @@ def returned(g: Any, first: Any, none: int, moves: Moves, pad: Any, shape: Any) 
     for phase in itertools.product(*map(range, moves.stride)):
         place = [r + p for r, p in zip(phase, pad, strict=True)]
         terms = [term(*each) for each in askers(place, moves)]
-        nothing = full(0, shape=(*g.shape[:2], *counts), dtype=g.dtype.name)
-        parts[phase] = in_dtype(reduce(add, terms) if terms else nothing, g.dtype)
+        if terms:
+            parts[phase] = in_dtype(reduce(add, terms), g.dtype)
+        else:  # longer strides than kernels leave elements that no window sees
+            parts[phase] = full(0, shape=(*g.shape[:2], *counts), dtype=g.dtype.name)
     return within(taking_turns(parts, moves.stride), (0,) * len(pad), shape)
 
 

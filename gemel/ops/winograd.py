@@ -184,13 +184,18 @@ def in_rounds(body: Callable[[Any, Rows], Any], data: Any, factors: Rows) -> Any
 def of_images(x: Any, factors: Any, sizes: Sizes, pad: tuple[int, ...]) -> Any:
     """`by_tiles` for the images of one round, with the planes of the weights: (16, C, K)."""
     tiles = tuple((n + 1) // TILE for n in (sizes.rows, sizes.columns))
-    spans = zip(tiles, x.shape[2:], pad, strict=True)
-    after = (TILE * t + KERNEL - 1 - n - p for t, n, p in spans)
-    most = tuple(p + TILE - 1 for p in pad)
-    # Channels must be contiguous for the transforms, with or without a border.
-    found = in_strips(bordered_last(x, pad, after, most), factors, sizes, tiles)
+    found = in_strips(with_border(x, pad, tiles), factors, sizes, tiles)
     found = within(found, (0, 0, 0), (sizes.rows, sizes.columns, sizes.given))
     return copy(transpose(found, axes=(0, 3, 1, 2)))
+
+
+def with_border(x: Any, pad: tuple[int, ...], tiles: tuple[int, ...]) -> Any:
+    """Images with `pad` zeros before, and after as many as whole tiles see: (N, H, W, C). Channels
+    must be contiguous for the transforms, with or without a border.
+    """
+    spans = zip(tiles, map(int, x.shape[2:]), pad, strict=True)
+    after = [TILE * t + KERNEL - 1 - n - p for t, n, p in spans]
+    return bordered_last(x, pad, after, [p + TILE - 1 for p in pad])
 
 
 def in_strips(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
@@ -301,11 +306,8 @@ def with_images(total: Any, x: Any, y: Any, sizes: Sizes, pad: tuple[int, ...]) 
 
 def of_pair(x: Any, y: Any, pad: tuple[int, ...], tiles: tuple[int, ...]) -> tuple[Any, Any]:
     """Images with their borders, and the result's gradient in whole tiles: (N, H, W, channels)."""
-    spans = zip(tiles, map(int, x.shape[2:]), pad, strict=True)
-    after = [TILE * t + KERNEL - 1 - n - p for t, n, p in spans]
     rest = [TILE * t - n for t, n in zip(tiles, map(int, y.shape[2:]), strict=True)]
-    seen = bordered_last(x, pad, after, [p + TILE - 1 for p in pad])
-    return seen, bordered_last(y, (0, 0), rest, (TILE - 1, TILE - 1))
+    return with_border(x, pad, tiles), bordered_last(y, (0, 0), rest, (TILE - 1, TILE - 1))
 
 
 def sums_of(x: Any, y: Any, tiles: tuple[int, ...]) -> Any:
