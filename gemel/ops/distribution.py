@@ -10,10 +10,8 @@ from gemel.dtype import DType, as_dtype, check_held, default_float, float32, flo
 from gemel.errors import (
     ArgumentError,
     DTypeError,
-    GemelError,
     ShapeError,
     calls_itself,
-    name_call,
     suggestion,
 )
 from gemel.extent import NUMBER, WHOLE
@@ -135,16 +133,12 @@ class Distribution:
             raise DTypeError(f"{self.__name__}: dtype {dtype} must be {words}{hint}")
         plain = [given[name] for name in self.parameters]
         with beside(given["device"] or given["ctx"], (*plain, out)):
-            try:
-                parameters = [
-                    self._parameter(name, value, dtype)
-                    for name, value in zip(self.parameters, plain, strict=True)
-                ]
-                shape = shape_of(self.__name__, size, parameters)
-                found = self.body(Draw(shape, dtype), *parameters)
-            except GemelError as error:  # of the operations that it is composed of
-                name_call(error, self.__name__)
-                raise
+            parameters = [
+                self._parameter(name, value, dtype)
+                for name, value in zip(self.parameters, plain, strict=True)
+            ]
+            shape = shape_of(self.__name__, size, parameters)
+            found = self.body(Draw(shape, dtype), *parameters)
             return delivered(self.__name__, in_dtype(found, dtype), out)
 
     def __reduce__(self) -> str:
