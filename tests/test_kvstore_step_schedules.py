@@ -397,6 +397,20 @@ def test_trainers_have_the_bits_of_sums_that_are_agreed_on(
     assert [left for _, left in job.groups()] == left
 
 
+def test_only_gradients_at_the_end_of_backward_are_sent_in_blocks(job: Job) -> None:
+    """The others overlap with what backward computes later, and need no blocks for that."""
+    for one in job.worlds:
+        one.ways.table = Table({"lines": [(64.0, 1e-3), (4096.0, 1e-1)]})
+    early, late, other = (np.ones(shape) for shape in [(64, 16), (64, 8), (4,)])
+    for store in job.stores():
+        assert store.blocks(early) == store.blocks(early, early.nbytes - 1) > 1
+        assert store.blocks(early, early.nbytes) == 1
+        keys, values = [0, 1, 2], [[early], [late], [other]]
+        pieces = store._pieces(keys, values)
+        assert [piece.name for piece in pieces if "rows" not in piece.name] == ["key 2", "key 1"]
+        assert sum(piece.name.startswith("key 0, rows") for piece in pieces) == store.blocks(early)
+
+
 # ---- buckets
 
 

@@ -214,13 +214,13 @@ class Trainer:
         return self._store is None or (len(devices) == 1 and not self._together)
 
     def _begin_alike(self, position: int, parameter: Parameter) -> None:
-        """All workers begin with the first one's values, and this one's gradients are sent to
-        all."""
+        """All workers begin with the first one's values; this one's gradients go to all."""
         ours = isinstance(self._store, stores.KVStore)
         if ours:
             self._store.claim(position, parameter)
+        later = sum(p._arrays[0].nbytes for p in self._params[:position] if p._arrays)
         for array in parameter._arrays:
-            let_travel(array, self._store.blocks(array) if ours else 1)
+            let_travel(array, self._store.blocks(array, later) if ours else 1)
         self._store.broadcast(position, parameter._arrays[0], out=list(parameter._arrays))
 
     def _refuse_on_store(self, name: str) -> None:

@@ -6,6 +6,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from itertools import accumulate
 from math import inf
 from numbers import Real
 from operator import index
@@ -168,9 +169,9 @@ class KVStore(KVStoreBase, ABC):
         the first are ready earlier; an empty list if there are none.
         """
 
-    def blocks(self, value: Any) -> int:
+    def blocks(self, value: Any, later: int = 0) -> int:
         """The number of row blocks in which a gradient like this array is best passed to
-        `totals`."""
+        `totals`; `later` is how many bytes of other gradients backward computes after it."""
         return 1
 
     def explain(self, topology: Topology | str | None = None, sizes: Sequence[int] = ()) -> str:
@@ -320,6 +321,12 @@ def byte_counts(sizes: Any) -> list[Any]:
     )
 
 
+def bytes_before(values: Sequence[Sequence[Any]]) -> list[int]:
+    """For each key, the bytes of the keys before it: the gradients that backward computes later."""
+    sizes = (arrays[0].nbytes for arrays in values)
+    return list(accumulate(sizes, initial=0))[:-1]
+
+
 def alike_key(key: Any, known: Iterable[Any]) -> str:
     """For an error about an unknown key: that there is one with the same text, but another type."""
     for other in known:
@@ -339,4 +346,13 @@ def _described(value: Any) -> str:
         return f"{name} with more digits than Python prints"
 
 
-__all__ = ["KVStore", "KVStoreBase", "alike_key", "byte_counts", "encoded", "pairs", "plain_key"]
+__all__ = [
+    "KVStore",
+    "KVStoreBase",
+    "alike_key",
+    "byte_counts",
+    "bytes_before",
+    "encoded",
+    "pairs",
+    "plain_key",
+]

@@ -25,7 +25,7 @@ from gemel.ir.graph import Graph, placeholder
 from gemel.ir.interpret import spec_of
 from gemel.ir.trace import Trace
 from gemel.kvstore import compression, states
-from gemel.kvstore.base import KVStore, alike_key, pairs, plain_key
+from gemel.kvstore.base import KVStore, alike_key, bytes_before, pairs, plain_key
 from gemel.kvstore.traffic import Traffic
 from gemel.runtime.backend import backend_of
 from gemel.runtime.plans import plan_of
@@ -139,6 +139,7 @@ class LocalStore(KVStore):
         blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
         found: list[list[Any]] = [[None] * len(keys) for _ in devices]
+        later = bytes_before(values)
         for position in reversed(range(len(keys))):
             place = self._place(values[position], position)
             with npx.priority(-position), autograd.pause():
@@ -151,7 +152,8 @@ class LocalStore(KVStore):
                         row[position] = total
                     continue
                 parts = blocks[position] if blocks else ()
-                total = self._total(keys[position], values[position], place, -position, parts)
+                given = keys[position], values[position], place, -position
+                total = self._total(*given, parts, later[position])
                 for row, device in zip(found, devices, strict=True):
                     row[position] = total.as_in_ctx(device)
         return found
@@ -189,8 +191,12 @@ class LocalStore(KVStore):
         place: Device,
         priority: int,
         blocks: Sequence[Sequence[Any]] = (),
+        later: int = 0,
     ) -> Any:
-        """Sum the arrays of a key at a place; `priority` is that of its operations."""
+        """Sum the arrays of a key at a place; `priority` is that of its operations.
+
+        `later` is how many bytes of other gradients backward computes after this one.
+        """
         check_alike(key, values)
         if self._compression is None or not compression.shortens(values[0]):
             return self._sum(values, place)

@@ -18,7 +18,7 @@ from gemel import __version__, autograd, config, np
 from gemel.device import CPUS, Device
 from gemel.errors import WorkersError
 from gemel.kvstore import compression
-from gemel.kvstore.base import byte_counts, encoded, pairs
+from gemel.kvstore.base import byte_counts, bytes_before, encoded, pairs
 from gemel.kvstore.local import NARROW, LocalStore, check_alike, widened
 from gemel.kvstore.step_schedules import Piece, StepSchedule, StepSchedules
 from gemel.kvstore.wire import MpiWire
@@ -142,8 +142,8 @@ class MpiStore(LocalStore):
         """For each device the sums over all workers of the arrays of each key.
 
         Each sum starts when backward has written the gradient, last keys first. Of several ready
-        keys the first go first, because the next forward starts with them. A large gradient is sent
-        in blocks of rows, each as soon as it is ready, while the rest is still computed.
+        keys the first go first, because the next forward starts with them. A large gradient that
+        backward computes towards its end is sent in blocks of rows, each as soon as it is ready.
         """
         self._pushed.update(keys)
         lists = [len(arrays) for arrays in values]
@@ -158,18 +158,7 @@ class MpiStore(LocalStore):
 
     def _ask(self, step: Any, keys: Sequence[Any], values: Sequence[Sequence[Any]]) -> None:
         """Start to compare steps like this with the other workers' (`step_schedules`)."""
-        pieces: list[Piece] = []
-        for position in reversed(range(len(keys))):
-            first = values[position][0]
-            narrow = first.dtype.name in NARROW
-            dtype, item = ("float32", 4) if narrow else (first.dtype.name, first.dtype.itemsize)
-            name = _named(keys[position])
-            for start, end in self._cuts(first):
-                shape = (end - start, *first.shape[1:]) if first.ndim else ()
-                whole = tuple(shape) == tuple(first.shape)
-                part = name if whole else f"{name}, rows {start} to {end - 1}"
-                size = item * math.prod(shape)
-                pieces.append(Piece(part, dtype, tuple(shape), size, -position))
+        pieces = self._pieces(keys, values)
         ways = self._world.ways
         most = ways.bucket(ways.rule(self._number), sum(piece.bytes for piece in pieces))
         if self._world_compression is not None:
@@ -177,10 +166,27 @@ class MpiStore(LocalStore):
         with autograd.pause():
             self._step_schedules.ask(step, pieces, most)
 
-    def _cuts(self, value: Any) -> list[tuple[int, int]]:
+    def _pieces(self, keys: Sequence[Any], values: Sequence[Sequence[Any]]) -> list[Piece]:
+        """What is sent in a step, in this order."""
+        pieces: list[Piece] = []
+        later = bytes_before(values)
+        for position in reversed(range(len(keys))):
+            first = values[position][0]
+            narrow = first.dtype.name in NARROW
+            dtype, item = ("float32", 4) if narrow else (first.dtype.name, first.dtype.itemsize)
+            name = _named(keys[position])
+            for start, end in self._cuts(first, later[position]):
+                shape = (end - start, *first.shape[1:]) if first.ndim else ()
+                whole = tuple(shape) == tuple(first.shape)
+                part = name if whole else f"{name}, rows {start} to {end - 1}"
+                size = item * math.prod(shape)
+                pieces.append(Piece(part, dtype, tuple(shape), size, -position))
+        return pieces
+
+    def _cuts(self, value: Any, later: int) -> list[tuple[int, int]]:
         """The blocks of rows in which an array is sent, as pairs (first row, row after the
         last)."""
-        count = self.blocks(value)
+        count = self.blocks(value, later)
         if count == 1:
             return [(0, value.shape[0] if value.ndim else 1)]
         bounds = bounds_of(value.shape[0], count)
@@ -197,11 +203,13 @@ class MpiStore(LocalStore):
         """Sum the arrays of a step that has a schedule."""
         order = range(len(keys) - 1, -1, -1)
         counts, arrays = [], []
+        later = bytes_before(values)
         with autograd.pause():
             for position in order:
                 check_alike(keys[position], values[position])
                 place = self._place(values[position], position)
-                parts = self._parts(values[position], blocks[position] if blocks else ())
+                early = blocks[position] if blocks else ()
+                parts = self._parts(values[position], early, later[position])
                 counts.append(len(parts))
                 arrays += [self._own(part, place) for part in parts]
             totals = schedule.sums(arrays)
@@ -214,12 +222,14 @@ class MpiStore(LocalStore):
                     row[position] = total.as_in_ctx(device)
         return found
 
-    def blocks(self, value: Any) -> int:
+    def blocks(self, value: Any, later: int = 0) -> int:
         """The number of row blocks in which to send a gradient like this array.
 
-        It is the same on all workers; `explain` shows the reason.
+        It is the same on all workers; `explain` shows the reason. It is 1 if backward computes as
+        many bytes of other gradients `later`: sending the whole overlaps with computing these, or
+        with sending them.
         """
-        if not value.ndim or not value.size:
+        if not value.ndim or not value.size or later >= value.nbytes:
             return 1
         rows: int = value.shape[0]
         kept = value.dtype.name in NARROW or self._compresses(value)
@@ -239,22 +249,25 @@ class MpiStore(LocalStore):
         place: Device,
         priority: int,
         blocks: Sequence[Sequence[Any]] = (),
+        later: int = 0,
     ) -> Any:
         check_alike(key, values)
-        cuts = self._cuts(values[0])
+        cuts = self._cuts(values[0], later)
         if len(cuts) == 1:
             return self._over_workers(_named(key), key, values, place, priority)
         totals = []
-        parts = self._parts(values, blocks)
+        parts = self._parts(values, blocks, later)
         for number, ((start, end), part) in enumerate(zip(cuts, parts, strict=True)):
             name = f"{_named(key)}, rows {start} to {end - 1}"
             totals.append(self._over_workers(name, (key, number), part, place, priority))
         return np.concatenate(totals)
 
-    def _parts(self, values: Sequence[Any], blocks: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+    def _parts(
+        self, values: Sequence[Any], blocks: Sequence[Sequence[Any]], later: int
+    ) -> list[Sequence[Any]]:
         """The arrays of a key, or of each of its row blocks; the blocks do not depend on
         backward's."""
-        cuts = self._cuts(values[0])
+        cuts = self._cuts(values[0], later)
         if len(cuts) == 1:
             return [values]
         return [
