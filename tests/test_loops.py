@@ -14,7 +14,8 @@ from loop_results import gathered, trained
 import gemel
 from gemel import autograd, gluon, np, npx
 from gemel.errors import ShapeError
-from gemel.ops import rounds
+from gemel.ir.trace import Trace
+from gemel.ops.rounds import loop
 from gemel.passes import optimize
 from gemel.runtime.backend import backend_of
 from gemel.runtime.image import Loop
@@ -24,7 +25,7 @@ from gemel.runtime.lower import lowered
 @pytest.fixture
 def written_out(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], None]]:
     """A function after whose call all loops are unrolled."""
-    yield lambda: monkeypatch.setattr(rounds, "LEAST", 10**6)
+    yield lambda: monkeypatch.setattr(Trace, "least_rounds", None)
 
 
 def by_numpy(body: Any, data: Any, states: Any) -> Any:
@@ -189,6 +190,64 @@ def test_another_length_is_no_new_trace() -> None:
     assert has_loop(program, *given)
 
 
+class Steps(gluon.HybridBlock):
+    """A loop whose rounds are the first to read the parameters of its blocks."""
+
+    def __init__(self, cell: Any) -> None:
+        super().__init__()
+        self.cell, self.head = cell, gluon.nn.Dense(2, in_units=4)
+        self.scale = np.array([1.0, 2.0, 3.0, 4.0])
+
+    def forward(self, x: Any) -> Any:
+        def step(element: Any, states: Any) -> Any:
+            output, states = self.cell(element, states)
+            return self.head(output * self.scale), states
+
+        begun = self.cell.begin_state(x.shape[1])
+        outputs, last = npx.foreach(step, x, begun)
+        return outputs.sum() + sum((each * each).sum() for each in last)
+
+
+CELLS = {
+    "RNNCell": lambda: gluon.rnn.RNNCell(4, input_size=3),
+    "LSTMCell": lambda: gluon.rnn.LSTMCell(4, input_size=3),
+    "GRUCell": lambda: gluon.rnn.GRUCell(4, input_size=3),
+    "two cells": lambda: _after_each_other(
+        gluon.rnn.GRUCell(5, input_size=3), gluon.rnn.ResidualCell(gluon.rnn.RNNCell(5)),
+        gluon.rnn.LSTMCell(4, input_size=5),
+    ),
+}  # fmt: skip
+
+
+def _after_each_other(*cells: Any) -> Any:
+    found = gluon.rnn.HybridSequentialRNNCell()
+    for cell in cells:
+        found.add(cell)
+    return found
+
+
+@pytest.mark.parametrize("kind", CELLS)
+def test_parameters_that_a_round_reads_first_are_shared_by_all(kind: str) -> None:
+    """They are inputs of the loop, which is whole, and valid for any length."""
+    net = Steps(CELLS[kind]())
+    net.initialize()
+    draw = numpy.random.default_rng(3)
+    parameters = net.collect_params().values()
+    for length in (6, 9, 4):
+        x = np.array(draw.uniform(-1, 1, (length, 2, 3)).astype("float32"))
+        found = []
+        for compiled in (False, True):
+            net.hybridize(compiled)
+            with autograd.record():
+                y = net(x)
+            y.backward()
+            found.append([y.item(), *(p.grad().asnumpy() for p in parameters)])
+        for one, other in zip(*found, strict=True):
+            numpy.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+    compiled = net._own.compiled
+    assert has_loop(compiled, x) and compiled.traces <= 2  # with and without recording
+
+
 def test_stacked_outputs_are_not_stacked_again() -> None:
     def function(x: Any, s: Any) -> Any:
         def body(d: Any, c: Any) -> Any:
@@ -201,8 +260,8 @@ def test_stacked_outputs_are_not_stacked_again() -> None:
     program = gemel.compile(function)
     values = [np.array(x, dtype="float64") for x in inputs(6)[:2]]
     graph = optimize(program.graph(*values))
-    (loop,) = [node for node in graph.walk() if node.op is rounds.loop]
-    assert len(loop.entries) == 3  # new, new * 2, and the final state
+    (found,) = [node for node in graph.walk() if node.op is loop]
+    assert len(found.entries) == 3  # new, new * 2, and the final state
     for one, other in zip(program(*values), function(*values), strict=True):
         numpy.testing.assert_array_equal(one.asnumpy(), other.asnumpy())
 

@@ -367,6 +367,56 @@ def _by_its_own_parts(x: Any) -> Any:
     return y
 
 
+class Loops(gluon.HybridBlock):
+    """Loops over the first axis, in which layers and arrays from outside take part."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell, self.head = gluon.rnn.GRUCell(4, input_size=3), gluon.nn.Dense(2, in_units=4)
+        self.scale = np.array([1.0, 2.0, 3.0, 4.0])
+
+    def forward(self, x: Any, count: Any) -> Any:
+        def step(element: Any, states: Any) -> Any:
+            output, states = self.cell(element, states)
+            return self.head(output * self.scale), states
+
+        def more(i: Any, y: Any) -> Any:
+            return y, (i + 1, y * 1.5)
+
+        outputs, _ = npx.foreach(step, x, [np.zeros((x.shape[1], 4))])
+        _, (_, grown) = npx.while_loop(lambda i, y: i < count, more, (np.zeros(()), outputs), 6)
+        return grown
+
+
+def test_files_have_loops_of_any_length(tmp_path: Path) -> None:
+    net = Loops()
+    net.initialize()
+    net.hybridize()
+    draw = numpy.random.default_rng(0)
+
+    def given(length: int, batch: int) -> Any:
+        return np.array(draw.normal(size=(length, batch, 3)).astype("float32"))
+
+    count = np.array(3.0)
+    net(given(5, 2), count)
+    gemel.save(net, tmp_path / "net.gemel")
+    for compiled in (False, True):
+        loaded = gemel.load(tmp_path / "net.gemel")
+        loaded.hybridize(compiled)
+        for shape in ((5, 2), (9, 3), (1, 2), (2, 1), (30, 4)):
+            x = given(*shape)
+            x.attach_grad()
+            found = []
+            for each in (net, loaded):
+                with autograd.record():
+                    y = each(x, count)
+                    loss = (y * y).sum()
+                loss.backward()
+                found.append((y.asnumpy(), x.grad.asnumpy()))
+            for one, other in zip(*found, strict=True):
+                numpy.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
+
+
 WRITING = [
     _by_its_own_row,
     _by_its_own_parts,

@@ -34,8 +34,9 @@ class Trace:
     on arrays from outside become nodes, too; without it they are run at once.
     """
 
-    #: Whether loops are unrolled.
-    writes_out = False
+    #: Loops with fewer rounds are unrolled, so that their kernels can be fused across rounds, without
+    #: copies; None: all are.
+    least_rounds: int | None = 4
     #: Whether only the results' shapes are needed, so that parameters need shapes but no arrays.
     shapes_only = False
     #: For exporters: the calls for which files have an operator (`symbol.noting.Notes`).

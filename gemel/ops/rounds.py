@@ -26,9 +26,6 @@ from gemel.ops.control import closed
 from gemel.ops.shape import reshape
 from gemel.spec import Spec
 
-#: Fewer rounds are unrolled: their kernels can then be fused across rounds, without copies.
-LEAST = 4
-
 
 @op(fails=True)  # because an operation of the graph may fail
 def loop(
@@ -132,7 +129,7 @@ class Round(NamedTuple):
 
 def is_whole(trace: Trace, length: int) -> bool:
     """Whether a loop of this length may be one operation of the trace."""
-    return not trace.writes_out and length >= LEAST
+    return trace.least_rounds is not None and length >= trace.least_rounds
 
 
 class TracedLoop:
@@ -190,8 +187,9 @@ class TracedLoop:
 
     def _traced(self, place: int) -> Round | None:
         """One round; None, with the trace undone, if it writes to elements or states."""
-        # Taken before the round. Not for `reverse`, where this would fix the length of the loop.
-        elements = [] if self.reverse else self._elements(place)
+        # Taken before the round, unless this would ask for the length of the loop.
+        known = not self.reverse and (self.trace.least_rounds or 0) > place
+        elements = self._elements(place) if known else []
         trace, began = self.trace, constant(0).node.serial
         stands = tuple(
             placeholder(spec)
@@ -222,7 +220,8 @@ class TracedLoop:
         """Turn the placeholders into the elements and states of the first rounds."""
         states: Sequence[Entry] = self.states
         for place, found in enumerate(rounds):
-            values = found.elements or self._elements(int(self.length) - 1 - place)
+            place = int(self.length) - 1 - place if self.reverse else place
+            values = found.elements or self._elements(place)
             values += [reshape.node((e,), {"shape": e.shape}).entries[0] for e in states]
             for stand, value in zip(found.stands, values, strict=True):
                 node = value.node
@@ -280,12 +279,17 @@ class Conditional(TracedLoop):
 
 
 def _made(results: tuple[Entry, ...], began: int) -> list[Node]:
-    """The nodes created since `began` that the results need, each after its inputs."""
+    """The nodes created since `began` that the results need, each after its inputs.
+
+    Without parameters and arrays from outside, which become inputs of the trace in the round that
+    is the first to read them.
+    """
     found: set[Node] = set()
     pending = [entry.node for entry in results]
     while pending:
         node = pending.pop()
-        if node.serial > began and node not in found:
+        outside = node.op is None and not node.is_number
+        if node.serial > began and node not in found and not outside:
             found.add(node)
             pending += (entry.node for entry in node.inputs)
     return sorted(found, key=lambda node: node.serial)

@@ -60,13 +60,14 @@ class Noting(Trace):
     expressed in MXNet's files.
     """
 
-    writes_out = True
     notes: Notes
 
     def __init__(self, own: bool, least: int = 1, notes: type[Notes] | None = None) -> None:
         closed = ClosedOver(constant=True)
         super().__init__(of_program=True, closed=closed)
         self.outside = Outside(closed)
+        # MXNet's files have no such loops; `Notes.whole` keeps its own.
+        self.least_rounds = 1 if own else None
         self.notes = (notes or Notes)(self, own)
         self.extents = Extents(least, Questions(self.notes))
 

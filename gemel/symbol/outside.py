@@ -35,10 +35,12 @@ class Outside:
         while stack:
             each = stack[-1]
             missing = [e.node for e in each.inputs if e.node not in self._found]
-            if missing and each not in self._found:
+            if each in self._found:
+                stack.pop()
+            elif missing:
                 stack += missing
-                continue
-            self._found[stack.pop()] = self._look(each)
+            else:
+                self._found[stack.pop()] = self._look(each)
         return self._found[node] == (True, True)
 
     def _look(self, node: Node) -> tuple[bool, bool]:

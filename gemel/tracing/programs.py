@@ -98,7 +98,7 @@ class Program:
         if traced.unbound_inputs():
             # A symbol from a loop's body was used after the loop. An unrolled loop has no such
             # symbols; if one is still left, it came from another trace.
-            traced = self._traced(compiled, arguments, writes_out=True)
+            traced = self._traced(compiled, arguments, unrolled=True)
             for stranger in traced.unbound_inputs():
                 raise stranger.entries[0].left_over(self.name)
         #: The blocks that the function ran, with their structure at that time.
@@ -123,13 +123,14 @@ class Program:
         paused = self.recorded and not self.trace.recording.was_on(node)
         return paused and not shows_another(node)
 
-    def _traced(self, compiled: Traceable, arguments: Arguments, writes_out: bool = False) -> Graph:
+    def _traced(self, compiled: Traceable, arguments: Arguments, unrolled: bool = False) -> Graph:
         """Run the function on symbols and return the graph, with free extents."""
         self.closed = ClosedOver()
         self.trace = Trace(of_program=True, closed=self.closed)
         self.trace.recording.begin(self.recorded)
         self.trace.precision = precision.current()
-        self.trace.writes_out = writes_out
+        if unrolled:
+            self.trace.least_rounds = None
         #: For each free extent, the position of the argument's array and the axis.
         self.places: dict[str, tuple[int, int]] = {}
         several = len(arguments.arrays) > 1
