@@ -248,6 +248,16 @@ def test_parameters_that_a_round_reads_first_are_shared_by_all(kind: str) -> Non
     assert has_loop(compiled, x) and compiled.traces <= 2  # with and without recording
 
 
+@pytest.mark.parametrize("length", [6, 2])
+def test_rounds_that_change_nothing(length: int) -> None:
+    """What they return is what they were given, so nothing of the loop is left."""
+    x = np.array(numpy.random.default_rng(0).normal(size=(length, 3)))
+    for body in (lambda e, s: (e, s), lambda e, s: ([e, e], s)):
+        found = gemel.compile(lambda x, body=body: npx.foreach(body, x, [])[0])(x)
+        for each in found if isinstance(found, list) else [found]:
+            numpy.testing.assert_array_equal(each.asnumpy(), x.asnumpy())
+
+
 def test_stacked_outputs_are_not_stacked_again() -> None:
     def function(x: Any, s: Any) -> Any:
         def body(d: Any, c: Any) -> Any:

@@ -198,6 +198,53 @@ def test_cells_unroll(kind: str) -> None:
     assert gradients and all(float(np.abs(g).sum()) > 0 for g in gradients if g.ndim > 1)
 
 
+class Unrolled(gluon.HybridBlock):
+    """A cell over five steps, in one of the ways in which `unroll` can be called."""
+
+    def __init__(self, cell: Any, layout: str, listed: bool, merge: bool | None) -> None:
+        super().__init__()
+        self.cell, self.layout, self.listed, self.merge = cell, layout, listed, merge
+
+    def forward(self, x: Any, lengths: Any = None) -> Any:
+        steps = [x[:, t] if self.layout == "NTC" else x[t] for t in range(5)]
+        outputs, ends = self.cell.unroll(
+            5, steps if self.listed else x, layout=self.layout, merge_outputs=self.merge,
+            valid_length=lengths,
+        )  # fmt: skip
+        return (*outputs, *ends) if isinstance(outputs, list) else (outputs, *ends)
+
+
+WAYS = [("NTC", False, True), ("TNC", False, None), ("TNC", True, True), ("NTC", True, False)]
+
+
+@pytest.mark.parametrize("way", WAYS, ids=str)
+@pytest.mark.parametrize("kind", CELLS)
+def test_programs_unroll_as_cells_do(kind: str, way: tuple[Any, ...]) -> None:
+    """In a program, cells whose steps are all alike run as one loop; dropout draws the same."""
+    net = Unrolled(CELLS[kind](), *way)
+    net.initialize(init.Uniform(0.5))
+    x, lengths = np.random.normal(size=(5, 5, 3)), np.array([1, 5, 3, 2, 0])
+    net(x)
+    for given, trains in [((x,), False), ((x, lengths), False), ((x,), True), ((x, lengths), True)]:
+        found = []
+        for compiled in (False, True):
+            net.hybridize(compiled)
+            np.random.seed(3)
+            x.attach_grad()
+            with autograd.record(train_mode=trains):
+                outputs = net(*given)
+                loss = sum((each * each).sum() for each in outputs)
+            loss.backward()
+            gradients = [p.grad() for p in net.collect_params().values()]
+            found.append([*outputs, x.grad, *map(np.copy, gradients)])
+        assert len(found[0]) == len(found[1])
+        for one, other in zip(*found, strict=True):
+            close(one, other, 1e-4)
+    graph = net._own.compiled.graph(*given)
+    random = kind in ("zoneout", "variational")
+    assert (graph.count("loop") > 0) is not random
+
+
 @pytest.mark.parametrize("compiled", [False, True])
 def test_modifiers_around_both_ways(compiled: bool) -> None:
     """Modifiers that need no single steps work around a bidirectional cell, too."""

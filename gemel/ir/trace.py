@@ -34,8 +34,8 @@ class Trace:
     on arrays from outside become nodes, too; without it they are run at once.
     """
 
-    #: Loops with fewer rounds are unrolled, so that their kernels can be fused across rounds, without
-    #: copies; None: all are.
+    #: Loops with fewer rounds are unrolled: their kernels can then be fused across rounds, without
+    #: copies. None: all are unrolled.
     least_rounds: int | None = 4
     #: Whether only the results' shapes are needed, so that parameters need shapes but no arrays.
     shapes_only = False

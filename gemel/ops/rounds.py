@@ -352,4 +352,4 @@ def _inputs(graph: Graph) -> list[Node]:
     return [entry.node for entry in graph.inputs]
 
 
-__all__ = ["LEAST", "Conditional", "Round", "TracedLoop", "is_whole", "loop", "repeated"]
+__all__ = ["Conditional", "Round", "TracedLoop", "is_whole", "loop", "repeated"]

@@ -59,6 +59,16 @@ class _Rewritten:
         used = {entry for node in nodes for entry in node.inputs} | set(self.results)
         self.data = [e for e in self.data if e in used or e is self.condition]
         self.shared = [entry for entry in self.shared if entry in used]
+        found = self._loop() if self.results else ()
+        results = {entry: found[place] for entry, place in self.places.items()}
+        results |= self.there
+        count = len(self.node.entries) - len(self.states)
+        nobody = constant(0)
+        outputs = (results[self.wanted[i]] if i in self.wanted else nobody for i in range(count))
+        return (*outputs, *found[len(self.places) :])
+
+    def _loop(self) -> tuple[Entry, ...]:
+        """The results of the new loop, in its own order."""
         spec = LoopSpec.made(
             (self.data, self.states, self.shared),
             self.results,
@@ -68,12 +78,7 @@ class _Rewritten:
         )
         found = loop.node(tuple(self.given[e] for e in spec.step.inputs), spec.parameters)
         found.origin = self.node.origin
-        results = {entry: found.entries[place] for entry, place in self.places.items()}
-        results |= self.there
-        count = len(self.node.entries) - len(self.states)
-        nobody = constant(0)
-        outputs = (results[self.wanted[i]] if i in self.wanted else nobody for i in range(count))
-        return (*outputs, *found.entries[len(self.places) :])
+        return found.entries
 
     def _moving(self) -> dict[Node, None]:
         """The nodes whose values may differ from round to round."""

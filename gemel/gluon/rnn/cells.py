@@ -63,6 +63,11 @@ class RecurrentCell(Block):
         """The states before the first step; `func(shape=..., **settings)` makes each."""
         return [func(shape=info["shape"], **settings) for info in self.state_info(batch_size)]
 
+    def _takes_either(self) -> bool:
+        """Whether `unroll` does the same for a list of steps as for one array."""
+        cells = (cell for cell in self._children.values() if isinstance(cell, RecurrentCell))
+        return all(cell._takes_either() for cell in cells)
+
     def reset(self) -> None:
         """Clear what was kept for the current sequence."""
         for cell in self._children.values():
@@ -83,9 +88,34 @@ class RecurrentCell(Block):
 
         Returns the outputs and the final states. The outputs are one array if `merge_outputs`, else
         a list (with `valid_length`, an array). After `valid_length` (batch,) steps, outputs are 0
-        and states do not change; a sequence that would be longer has all steps.
+        and states do not change; a sequence that would be longer has all steps. In a program, the
+        steps are one loop, as of `npx.foreach`, unless they differ or draw random numbers.
         """
         self.reset()
+        way = self._by_rounds if in_rounds(length) else self._by_steps
+        outputs, history, begun, states = way(
+            length, inputs, begin_state, layout, valid_length is not None
+        )
+        if valid_length is None:
+            return merged(outputs, layout, bool(merge_outputs)), states
+        ends_at = within(valid_length, length)
+        # If no step is valid, the results are the states before the first step.
+        ends = [
+            npx.sequence_last(
+                np.concatenate([np.broadcast_to(first, each.shape[1:])[None], each]),
+                ends_at + 1,
+                True,
+            )
+            for first, each in zip(begun, history, strict=True)
+        ]
+        masked = npx.sequence_mask(merged(outputs, "TNC", True), ends_at, True)
+        return merged(masked, layout, merge_outputs is not False), ends
+
+    def _by_steps(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, keeps: bool
+    ) -> tuple[Any, list[Any], list[Any], list[Any]]:
+        """All outputs, if `keeps` the states after each step, and the states before the first and
+        after the last step."""
         steps = as_list(length, inputs, layout)
         states = begun = self._begun(begin_state, steps[0])
         outputs, history = [], []
@@ -93,20 +123,22 @@ class RecurrentCell(Block):
             output, states = self(x, states)
             outputs.append(output)
             history.append(states)
-        if valid_length is None:
-            return merged(outputs, layout, bool(merge_outputs)), states
-        ends_at = within(valid_length, length)
-        # If no step is valid, the results are the states before the first step.
-        ends = [
-            npx.sequence_last(
-                np.stack([np.broadcast_to(first, each[0].shape), *each]), ends_at + 1, True
-            )
-            for first, each in zip(begun, zip(*history, strict=True), strict=True)
-        ]
-        masked = npx.sequence_mask(np.stack(outputs), ends_at, True)
-        if merge_outputs is False:
-            return as_list(length, masked, "TNC"), ends
-        return (masked if layout == "TNC" else masked.swapaxes(0, 1)), ends
+        kept = [np.stack(each) for each in zip(*history, strict=True)] if keeps else []
+        return outputs, kept, begun, states
+
+    def _by_rounds(
+        self, length: int, inputs: Any, begin_state: Any, layout: str, keeps: bool
+    ) -> tuple[Any, list[Any], list[Any], list[Any]]:
+        """The same by one loop of a program."""
+
+        def step(x: Any, states: list[Any]) -> tuple[list[Any], list[Any]]:
+            output, after = self(x, states)
+            return [output, *(after if keeps else ())], list(after)
+
+        whole = time_major(length, inputs, layout)
+        begun = self._begun(begin_state, whole[0])
+        (outputs, *kept), states = npx.foreach(step, whole, list(begun))
+        return outputs, kept, begun, states
 
     def _begun(self, states: list[Any] | None, x: Tensor) -> list[Any]:
         """The given states, or zeros for inputs like `x` (batch, ...)."""
@@ -147,9 +179,30 @@ def as_list(length: int, inputs: Any, layout: str) -> list[Any]:
         check_axes("unroll", "the input", inputs, "batch, time, ...")
         count = int(inputs.shape[axis])
         steps = [inputs[:, t] if axis else inputs[t] for t in range(count)]
-    if len(steps) != length or not steps:
-        raise ShapeError(f"unroll: inputs have {len(steps)} steps, but length is {length}")
+    _check_length(len(steps), length)
     return steps
+
+
+def time_major(length: int, inputs: Any, layout: str) -> Any:
+    """The same as one array (time, batch, ...)."""
+    if layout not in LAYOUTS or isinstance(inputs, (list, tuple)):
+        return np.stack(as_list(length, inputs, layout))
+    whole = _as_array(inputs)
+    check_axes("unroll", "the input", whole, "batch, time, ...")
+    whole = whole if layout == "TNC" else whole.swapaxes(0, 1)
+    _check_length(whole.shape[0], length)
+    return whole
+
+
+def _check_length(count: int, length: int) -> None:
+    if count != length or not count:
+        raise ShapeError(f"unroll: inputs have {int(count)} steps, but length is {length}")
+
+
+def in_rounds(length: int) -> bool:
+    """Whether a program is traced that runs this many steps as one loop."""
+    trace = current_trace()
+    return trace is not None and trace.least_rounds is not None and length >= trace.least_rounds
 
 
 def _as_array(value: Any) -> Any:
@@ -161,9 +214,14 @@ def within(valid_length: Any, length: int) -> Any:
     return np.clip(np.asarray(valid_length), 0, length)
 
 
-def merged(outputs: list[Any], layout: str, merge: bool) -> Any:
-    """The outputs as one array in `layout` if `merge`, else as they are."""
-    return np.stack(outputs, axis=layout.index("T")) if merge else outputs
+def merged(outputs: Any, layout: str, merge: bool) -> Any:
+    """The outputs, a list or an array (time, batch, ...), as one array in `layout` if `merge`, else
+    as a list."""
+    if isinstance(outputs, list):
+        return np.stack(outputs, axis=layout.index("T")) if merge else outputs
+    if not merge:
+        return as_list(outputs.shape[0], outputs, "TNC")
+    return outputs if layout == "TNC" else outputs.swapaxes(0, 1)
 
 
 class _GatedCell(HybridRecurrentCell):

@@ -14,8 +14,10 @@ from gemel.gluon.rnn.cells import (
     RecurrentCell,
     as_list,
     check_cells,
+    in_rounds,
     merged,
     takes_symbols,
+    time_major,
     within,
 )
 from gemel.ir.current import current_trace
@@ -48,8 +50,11 @@ class _Stack(_Children, RecurrentCell):
         states = self._begun(begin_state, as_list(length, inputs, layout)[0])
         found: list[Any] = []
         cells = self._shares(states)
+        after = [cell for cell, _ in cells[1:]]
         for number, (cell, own) in enumerate(cells):
-            merge = merge_outputs if number == len(cells) - 1 else None
+            merge = merge_outputs
+            if number < len(after):
+                merge = True if _in_one(length, cell, after[number]) else None
             inputs, new = cell.unroll(length, inputs, own, layout, merge, valid_length)
             found += new
         return inputs, found
@@ -108,16 +113,19 @@ class BidirectionalCell(HybridRecurrentCell):
     ) -> tuple[Any, list[Any]]:
         """Run one cell over the sequence and the other over the reversed sequence."""
         self.reset()
-        steps = as_list(length, inputs, layout)
+        one = _in_one(length, self.l_cell, self.r_cell)
+        steps = time_major(length, inputs, layout) if one else as_list(length, inputs, layout)
         states = self._begun(begin_state, steps[0])
         count = len(self.l_cell.state_info())
-        forth, ends = self.l_cell.unroll(length, steps, states[:count], layout, False, valid_length)
+        forth, ends = self.l_cell.unroll(length, steps, states[:count], "TNC", one, valid_length)
         turned = _turned(steps, valid_length)
-        back, others = self.r_cell.unroll(
-            length, turned, states[count:], layout, False, valid_length
+        back, others = self.r_cell.unroll(length, turned, states[count:], "TNC", one, valid_length)
+        both = forth, _turned(back, valid_length)
+        outputs: Any = (
+            np.concatenate(both, axis=-1)
+            if one
+            else [np.concatenate(pair, axis=-1) for pair in zip(*both, strict=True)]
         )
-        pairs = zip(forth, _turned(back, valid_length), strict=True)
-        outputs = [np.concatenate(list(pair), axis=-1) for pair in pairs]
         merge = valid_length is not None if merge_outputs is None else merge_outputs
         return merged(outputs, layout, merge), [*ends, *others]
 
@@ -138,12 +146,19 @@ def _masked(whole: Any, layout: str, valid_length: Tensor | None) -> Any:
     return npx.sequence_mask(whole, valid_length, True, axis=layout.index("T"))
 
 
-def _turned(steps: list[Any], valid_length: Tensor | None) -> list[Any]:
+def _in_one(length: int, *cells: RecurrentCell) -> bool:
+    """Whether sequences between these cells are one array: in programs that run the steps as loops,
+    unless the numbers that dropout draws would depend on it."""
+    return in_rounds(length) and all(cell._takes_either() for cell in cells)
+
+
+def _turned(steps: Any, valid_length: Tensor | None) -> Any:
     """Reverse the valid steps; steps after the valid length keep their places."""
     if valid_length is None:
         return steps[::-1]
-    turned = npx.sequence_reverse(np.stack(steps), within(valid_length, len(steps)), True)
-    return as_list(len(steps), turned, "TNC")
+    count = len(steps)
+    turned = npx.sequence_reverse(merged(steps, "TNC", True), within(valid_length, count), True)
+    return merged(turned, "TNC", False) if isinstance(steps, list) else turned
 
 
 class DropoutCell(HybridRecurrentCell):
@@ -157,6 +172,9 @@ class DropoutCell(HybridRecurrentCell):
 
     def _alias(self) -> str:
         return "dropout"
+
+    def _takes_either(self) -> bool:
+        return False
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """The shape of `inputs`."""
