@@ -74,7 +74,7 @@ def walked(value: Any, found: list[Any]) -> None:
 @pytest.mark.parametrize("hybrid", [False, True])
 def test_a_walk_over_attributes_meets_what_is_the_users(hybrid: bool) -> None:
     net = Mixed()
-    with pytest.warns(UserWarning, match=r"Mixed.several holds dense\d+, which is not a child"):
+    with pytest.warns(UserWarning, match=r"Mixed.several holds dense\d+, which is not part of"):
         net.initialize()
     if hybrid:
         net.body.hybridize()
@@ -85,6 +85,19 @@ def test_a_walk_over_attributes_meets_what_is_the_users(hybrid: bool) -> None:
     kinds = {type(each).__name__ for each in found}
     assert {"Dense", "HybridSequential", "Parameter", "Constant", "ndarray"} <= kinds
     assert any(each is net.several[1]["inner"].weight for each in found)
+
+
+def test_blocks_in_a_list_may_be_parts_of_a_child(recwarn: pytest.WarningsRecorder) -> None:
+    class Listed(nn.HybridBlock):
+        def __init__(self) -> None:
+            super().__init__()
+            self.parts, self.body = [], nn.HybridSequential()
+            for _ in range(2):
+                self.parts.append(nn.Dense(2, in_units=2))
+                self.body.add(self.parts[-1])
+
+    Listed().initialize()
+    assert not recwarn.list
 
 
 def test_a_walk_by_dir() -> None:

@@ -465,7 +465,8 @@ def _is_listed(value: Any) -> bool:
 
 def _warn_of_strays(block: Block) -> None:
     """Warn about blocks that are only in a list or dictionary, and so not part of the network."""
-    known = set(map(id, block._children.values()))
+    known: set[int] = set()
+    block.apply(lambda part: known.add(id(part)))
     for name, value in vars(block).items():
         if type(value) not in (list, tuple, dict):
             continue
@@ -473,7 +474,7 @@ def _warn_of_strays(block: Block) -> None:
         strays = [each for each in inside if isinstance(each, Block) and id(each) not in known]
         if strays:
             warnings.warn(
-                f"{type(block).__name__}.{name} holds {strays[0].name}, which is not a child of "
+                f"{type(block).__name__}.{name} holds {strays[0].name}, which is not part of "
                 f"{block.name}: blocks in a {type(value).__name__} are not registered; use "
                 "register_child, or Sequential",
                 stacklevel=4,
