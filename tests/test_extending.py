@@ -121,6 +121,32 @@ def test_its_gradient_is_that_of_what_is_moved() -> None:
         numpy.testing.assert_array_equal(x.grad.asnumpy(), wanted)
 
 
+@op(moves=1)
+def turned_rows(x: Any, *, kept: str = "checked") -> Any:
+    """The rows, the last one first."""
+    return x[::-1]
+
+
+@turned_rows.spec
+def _(x: Spec, *, kept: str) -> Spec:
+    return Spec(x.shape, x.dtype)
+
+
+@turned_rows.element
+def _(loop: Any, position: Any, x: Any, *, kept: str) -> Any:
+    rows = loop.constant(x.shape[0])
+    row = loop.constant(rows) - 1 - loop.number(position[0])
+    return x.at(getattr(loop, kept)(row, rows), position[1])
+
+
+@pytest.mark.parametrize("kept", ["checked", "limited"])
+def test_an_extent_may_be_given_as_a_number_to_compute_with(kept: str) -> None:
+    program = gemel.compile(lambda x: turned_rows(x * 1, kept=kept))
+    for shape in ((3, 2), (5, 4), (1, 3)):
+        x = np.arange(float(math.prod(shape))).reshape(shape)
+        assert turned_rows(x, kept=kept).tolist() == program(x).tolist() == x.tolist()[::-1]
+
+
 # --- passes -----------------------------------------------------------------------------------
 
 
@@ -232,6 +258,16 @@ def formula(body: Any, **options: Any) -> Any:
 
 
 NUMBERS = itertools.count()
+
+
+def test_a_formula_may_name_dtypes() -> None:
+    """As in NumPy, in its method and in its function."""
+    truncated = formula(lambda xp, x: xp.astype(x.astype("int32"), "float32") + xp.astype(1, "f4"))
+    x = np.array([1.5, -2.5, 0.0])
+    for function in (truncated, gemel.compile(lambda x: truncated(x))):
+        assert function(x).dtype == "float32" and function(x).tolist() == [2, -1, 1]
+    (found,) = reference(truncated, x.asnumpy())
+    assert found.tolist() == [2, -1, 1]
 
 
 def test_what_a_formula_raises_itself_is_left() -> None:

@@ -112,7 +112,9 @@ class Lane:
             return value.cast(dtype)
         return self.recorder.constant(number(value), dtype)
 
-    astype = cast
+    def astype(self, value: Term, dtype: object) -> Recorded:
+        """`value` as a dtype, which may be given by its name."""
+        return self.cast(value, dtypes.as_dtype(dtype))
 
     def reinterpret(self, value: Recorded, dtype: DType) -> Recorded:
         """The same bits as another dtype of the same size."""

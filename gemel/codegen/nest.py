@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gemel.codegen.channels import by_channel, interleaved_along
-from gemel.codegen.lane import Lane, Recorder
+from gemel.codegen.lane import Lane, Recorded, Recorder
 from gemel.codegen.program import (
     ACROSS,
     BROADCAST,
@@ -254,8 +254,11 @@ class Nest:
 
     # --- positions that depend on values ----------------------------------------------------
 
-    def constant(self, value: int) -> Any:
-        """An int64 passed at run time, so that one kernel serves all values."""
+    def constant(self, value: Any) -> Any:
+        """An int64 passed at run time, so that one kernel serves all values. A value that is one
+        already stays as it is."""
+        if isinstance(value, Recorded):
+            return value
         return self.scalar(Number(("constant", value), int64))
 
     def number(self, at: At) -> Any:

@@ -153,7 +153,9 @@ class Recorded:
             return self
         return self.recorder.append("cast", dtype, (self,))
 
-    astype = cast
+    def astype(self, dtype: object) -> Recorded:
+        """This value as a dtype, which may be given by its name."""
+        return self.cast(dtypes.as_dtype(dtype))
 
     @property
     def is_scalar(self) -> bool:

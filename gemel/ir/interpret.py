@@ -36,6 +36,8 @@ class NumpyLane:
         """The value in another dtype."""
         return numpy().asarray(value).astype(as_dtype(dtype).name)
 
+    astype = cast
+
     def reinterpret(self, value: Any, dtype: Any) -> Any:
         """The same bits as another dtype of the same size."""
         return numpy().asarray(value).view(as_dtype(dtype).name)
