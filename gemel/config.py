@@ -164,12 +164,12 @@ TRACEBACK = Variable(
     ("short", "full"),
 )
 HOME = Variable(
-    "MXNET_HOME", "", "folder of downloaded data sets and parameters; default: ~/.mxnet"
+    "MXNET_HOME", "", "folder of data sets, and of trained parameters (models); default: ~/.mxnet"
 )
 REPOSITORY = Variable(
     "MXNET_GLUON_REPO",
     "https://apache-mxnet.s3-accelerate.dualstack.amazonaws.com/",
-    "where data sets and parameters are downloaded from",
+    "where data sets are downloaded from",
 )
 SERVERS = Variable("GEMEL_SERVERS", "", "parameter servers of the job: host:port,host:port")
 RANK = Variable("GEMEL_RANK", -1, "rank of this worker in the job, from 0", least=-1)

@@ -321,7 +321,7 @@ def test_plain_blocks_are_named():
 
     net = nn.Sequential()
     net.add(nn.Dense(2), Plain())
-    with pytest.warns(UserWarning, match=r"1 \(Plain\).*because they inherit from Block") as all_:
+    with pytest.warns(UserWarning, match=r"1 \(Plain\).*because only HybridBlocks can") as all_:
         net.hybridize()
     assert len(all_) == 1
     assert net[0]._active

@@ -14,10 +14,10 @@ import pytest
 from references.zoo_mxnet import digest, size_of, usual_size, values
 
 from gemel import np
-from gemel.errors import ParameterFileError, UnknownKeywordError, UnknownNameError
+from gemel.errors import ArgumentError, ParameterFileError, UnknownKeywordError, UnknownNameError
 from gemel.gluon import model_zoo
 from gemel.gluon.model_zoo import vision
-from gemel.gluon.model_zoo.vision.store import PretrainedFileError
+from gemel.gluon.model_zoo.vision.store import PretrainedFileError, load_pretrained
 
 HERE = Path(__file__).parent / "references"
 EXPECTED: dict[str, Any] = json.loads((HERE / "zoo.json").read_text())
@@ -100,6 +100,16 @@ def test_pretrained(tmp_path: Any) -> None:
     assert read(image(64)).tolist() == expected.tolist()
     with pytest.raises(ParameterFileError, match=r"output.weight has shape \(2, 256\)"):
         vision.mobilenet0_25(pretrained=True, root=tmp_path, classes=3)
+
+
+def test_where_trained_parameters_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    """MXNET_HOME counts when the function is called; one that is empty counts as none."""
+    for home, folder in (("/nowhere/at/all", "/nowhere/at/all"), ("", str(Path.home() / ".mxnet"))):
+        monkeypatch.setenv("MXNET_HOME", home)
+        with pytest.raises(PretrainedFileError, match=f"reads {folder}/models/nothing.params"):
+            load_pretrained(vision.alexnet(), "nothing", None, None)
+    with pytest.raises(ArgumentError, match="alexnet: root=5 is not the path"):
+        vision.alexnet(pretrained=True, root=5)
 
 
 def test_other_classes_on_the_same_features() -> None:

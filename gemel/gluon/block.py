@@ -439,8 +439,8 @@ class Block(Files):
         self._hybridize_inside("", active, plain)
         if active and plain:
             warnings.warn(
-                f"hybridize: {', '.join(plain)} cannot be compiled, because they inherit from "
-                "Block; derive them from HybridBlock",
+                f"hybridize: {', '.join(plain)} cannot be compiled, because only HybridBlocks can; "
+                "use HybridBlock instead of Block as the base class",
                 stacklevel=2,
             )
 

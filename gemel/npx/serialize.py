@@ -71,7 +71,8 @@ def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
     mode after `set_np`, otherwise the legacy one.
 
     `load` returns what was written: a dictionary, a list or an array. Raises `ArgumentError` for
-    names that are not text, and for what is neither arrays nor an array.
+    names that are not text, and for what is neither arrays nor an array; `DTypeError` for values
+    that no dtype of gemel holds, such as text.
 
     The file appears complete or not at all: it is written under a temporary name and then renamed.
     If an array has failed, its error is raised here, before anything is written.

@@ -36,7 +36,7 @@ from gemel.gluon.model_zoo.vision.resnet import (
     ResNetV2,
     resnet,
 )
-from gemel.gluon.model_zoo.vision.store import DEFAULT_ROOT, load_pretrained
+from gemel.gluon.model_zoo.vision.store import load_pretrained
 
 #: The function that makes each network, by name.
 NETWORKS: dict[str, Callable[..., Network]] = {}
@@ -58,7 +58,7 @@ def _network(name: str, make: Callable[..., Network], *how: Any) -> Callable[...
     def build(
         pretrained: bool = False,
         ctx: Any = None,
-        root: Any = DEFAULT_ROOT,
+        root: Any = None,
         device: Any = None,
         **settings: Any,
     ) -> Network:
@@ -71,8 +71,9 @@ def _network(name: str, make: Callable[..., Network], *how: Any) -> Callable[...
     build.__name__ = re.sub("(?<=[a-z])v(?=[0-9])", "_v", name).replace(".", "_")
     build.__qualname__ = build.__name__
     build.__doc__ = (
-        f"The network {name}. With `pretrained` its parameters are read from MXNet's file in "
-        "`root`, to `device`; other keywords are its class's, such as `classes`."
+        f"The network {name}. With `pretrained` its parameters are read from MXNet's file, which "
+        "must be in the folder `root` (by default ``models`` in MXNET_HOME or ``~/.mxnet``), to "
+        "`device`. Other keywords are its class's, such as `classes`."
     )
     NETWORKS[name] = build
     return build

@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
+from gemel.arrays.archives import checked_path
 from gemel.errors import GemelError, ParameterFileError
 
 if TYPE_CHECKING:
     from gemel.gluon.block import Block
-
-DEFAULT_ROOT = os.path.join(os.environ.get("MXNET_HOME", os.path.join("~", ".mxnet")), "models")
 
 #: The beginnings of the SHA-1 digests of MXNet's files, which are part of their names.
 DIGESTS = {
@@ -56,13 +55,18 @@ class PretrainedFileError(GemelError, FileNotFoundError):
 
 
 def load_pretrained(network: Block, name: str, root: Any, device: Any) -> None:
-    """Read the trained parameters of the network called `name` from its file in `root`.
+    """Read the trained parameters of the network called `name` from its file in `root`, by default
+    the folder ``models`` of MXNET_HOME.
 
     This is MXNet's file (``resnet18_v1-a0666292.params``), whose digest is checked, or a file
     without a digest in its name. Raises `PretrainedFileError` if neither exists.
     """
+    if root is None:
+        from gemel.gluon.download import data_dir  # which loads what only downloads need
+
+        root = os.path.join(data_dir(), "models")
     digest = DIGESTS.get(name)
-    folder = os.path.expanduser(os.fspath(root))
+    folder = os.path.expanduser(checked_path(name, "root", root))
     plain = os.path.join(folder, f"{name}.params")
     wanted = plain if digest is None else os.path.join(folder, f"{name}-{digest}.params")
     if os.path.exists(wanted):
