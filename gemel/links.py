@@ -122,8 +122,10 @@ class Topology:
         """The bandwidth (GB/s) and latency (us) from a GPU to the nearest host; None if there is
         none.
 
-        The route has the fewest links, of these the widest, and passes no other GPU.
+        The route has the fewest links, of these the widest, and passes no other GPU. Raises
+        `UnknownNameError`.
         """
+        self.number(gpu)
         best = {gpu: (math.inf, 0.0)}
         front = [gpu]
         while front:

@@ -145,6 +145,8 @@ def test_wrong_machines_are_refused() -> None:
         (lambda: topology.Planner(5), "planner: 5 is no topology"),
         (lambda: topology.Planner(topology.p3()).explain(5), "explain takes a list"),
         (lambda: topology.p3().slower("a"), "'a' times slower"),
+        (lambda: topology.p3().to_host("gpu9"), "'gpu9'; did you mean"),
+        (lambda: topology.ring(topology.p3(), along=[]), "ring: no ring along p3"),
     ],
 )
 def test_wrong_arguments_are_typed_errors(call: Any, said: str) -> None:

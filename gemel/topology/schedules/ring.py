@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 import numpy
 
+from gemel.errors import TopologyError
 from gemel.links import Topology
 from gemel.topology.rings import Ring, rings
 from gemel.topology.schedule import Schedule, Steps, joined, numbered, ranks_of, steps
@@ -27,6 +28,8 @@ def ring(
     """
     places = ranks_of(topology)
     found = rings(topology, places) if along is None else along
+    if not found:
+        raise TopologyError(f"ring: no ring along {topology.name}; give one of all GPUs, or None")
     ways = [(one, one.order) for one in found]
     if both_ways:
         ways = [way for one in found for way in ((one, one.order), (one, one.order[::-1]))]
