@@ -9,6 +9,7 @@ from gemel.ir.graph import Entry, Node, walk
 from gemel.ir.methods import call
 from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite, Elementwise
+from gemel.symbol.composed import COMPOSED
 
 
 def by_parts(node: Node) -> tuple[Entry, ...] | None:
@@ -17,6 +18,9 @@ def by_parts(node: Node) -> tuple[Entry, ...] | None:
     op = node.op
     if isinstance(op, Composite):
         return op.written_out(node.inputs, node.params)
+    found = composed(node)
+    if found is not None:
+        return found
     if isinstance(op, Elementwise) and not op.random:
         try:
             found = op.body(_ByName(op.name), *_computed_in(op, node), **node.params)
@@ -26,6 +30,20 @@ def by_parts(node: Node) -> tuple[Entry, ...] | None:
         except (AttributeError, KeyError, ValueError, TypeError):
             pass
     return None
+
+
+def composed(node: Node) -> tuple[Entry, ...] | None:
+    """The results of an operation that NumPy computes, by what it is composed of; None if
+    there is no composition of it."""
+    assert node.op is not None
+    rule = COMPOSED.get(node.op.name)
+    if rule is None:
+        return None
+    inputs: Any = node.inputs
+    if isinstance(node.op, Elementwise):
+        inputs = _computed_in(node.op, node)
+    found = rule(*inputs, **node.params)
+    return found if found is None or isinstance(found, tuple) else (found,)
 
 
 def _computed_in(op: Elementwise, node: Node) -> list[Entry]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gemel.dtype import DType, int64
@@ -10,6 +11,7 @@ from gemel.extent import Dim, same_for_all
 from gemel.forms import Atom, Form, least_of
 from gemel.ir.op import numpy
 from gemel.onnx.types import code_of, onnx, twin
+from gemel.spec import Spec
 from gemel.symbol.node import unused_name
 
 #: The end of ONNX's backward slices that include the first element.
@@ -36,6 +38,8 @@ class Graph:
         self._known: dict[Any, str] = {}
         #: A prefix for the names of nodes written now.
         self.hint = ""
+        #: Writes one of gemel's graphs among the nodes, from tensors: the names of its results.
+        self.inlined: Callable[[Any, Sequence[str]], list[str]]
 
     def named(self, hint: str) -> str:
         """A name that no tensor has yet."""
@@ -46,12 +50,37 @@ class Graph:
     def rename(self, old: str, new: str) -> str:
         """Rename a tensor that a node computes, to `new` if that is free; returns the name."""
         new = self.named(new)
-        for node in self.nodes:
+        for node in all_nodes(self.nodes):
             for names in (node.input, node.output):
                 for place, name in enumerate(names):
                     if name == old:
                         names[place] = new
         return new
+
+    # ---- bodies
+
+    @contextmanager
+    def inside(self) -> Iterator[list[Any]]:
+        """Nodes that are added meanwhile form the body of another node, which reads all tensors
+        there are so far. Those of the body are in nothing else."""
+        nodes, known = self.nodes, dict(self._known)
+        self.nodes = []
+        try:
+            yield self.nodes
+        finally:
+            self.nodes, self._known = nodes, known
+
+    def body(
+        self, nodes: list[Any], inputs: Iterable[tuple[str, Spec]], outputs: Sequence[Any]
+    ) -> Any:
+        """Nodes as a body, with (name, spec) of its inputs and outputs."""
+        helper = onnx("helper")
+        given, found = (
+            [helper.make_tensor_value_info(name, code_of(spec.dtype), _known_sizes(spec))
+             for name, spec in each]
+            for each in (inputs, outputs)
+        )  # fmt: skip
+        return helper.make_graph(nodes, self.named("body"), given, found)
 
     # ---- nodes
 
@@ -176,7 +205,7 @@ class Graph:
             same = axis < len(source) and same_for_all(n, source[axis])
             shape.append(0 if isinstance(n, Dim) and same else n)
         free = [axis for axis, n in enumerate(shape) if isinstance(n, Dim)]
-        empty = [axis for axis, n in enumerate(target) if _may_be_empty(n)]
+        empty = [axis for axis, n in enumerate(target) if may_be_empty(n)]
         known = any(type(n) is int and n == 0 for n in target)
         if len(free) > 1 or known or (free and not set(empty) <= set(free)):
             # All sizes are given: here 0 is an empty axis, beside which -1 has no meaning.
@@ -203,10 +232,23 @@ class Graph:
         return self.node("Pad", x, self.sizes((*before, *after)), value)
 
 
-def _may_be_empty(extent: int) -> bool:
+def all_nodes(nodes: Iterable[Any]) -> Iterator[Any]:
+    """Nodes, and those of the bodies that they have."""
+    for node in nodes:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from all_nodes(attribute.g.node)
+
+
+def _known_sizes(spec: Spec) -> list[int | None]:
+    return [None if isinstance(n, Dim) else n for n in spec.shape]
+
+
+def may_be_empty(extent: int) -> bool:
     """Whether a size is 0, or comes out as 0 for some sizes of the inputs."""
     least = least_of(extent.form) if isinstance(extent, Dim) else extent
     return least is None or least < 1
 
 
-__all__ = ["AFTER_ALL", "BEFORE_ALL", "Graph"]
+__all__ = ["AFTER_ALL", "BEFORE_ALL", "Graph", "all_nodes", "may_be_empty"]

@@ -16,6 +16,7 @@ from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.symbol_block import SymbolBlock
 from gemel.onnx.types import code_of, onnx
 from gemel.onnx.write.fitting import fixed, needed, too_short
+from gemel.onnx.write.graph import all_nodes
 from gemel.onnx.write.tracing import Program, program
 from gemel.onnx.write.writing import Writer
 from gemel.spec import Spec
@@ -182,7 +183,7 @@ def _model(writer: Writer, results: list[str], name: str, opset: int) -> Any:
         helper.make_tensor_value_info(label, code_of(entry.dtype), _shape(found, entry.spec))
         for label, entry in zip(found.inputs, found.entries, strict=True)
     ]
-    used = {label for node in graph.nodes for label in node.input}
+    used = {label for node in all_nodes(graph.nodes) for label in node.input}
     tensors = [
         onnx("numpy_helper").from_array(array, label)
         for label, array in graph.constants.items()
@@ -235,7 +236,10 @@ def checked(made: Any) -> Any:
     checker, inference = onnx("checker"), onnx("shape_inference")
     try:
         checker.check_model(made, full_check=True)
-        found = inference.infer_shapes(made, check_type=True, strict_mode=True, data_prop=True)
+        try:
+            found = inference.infer_shapes(made, check_type=True, strict_mode=True, data_prop=True)
+        except inference.InferenceError:  # it takes all whole numbers for shapes, of one axis
+            found = inference.infer_shapes(made, check_type=True, strict_mode=True)
     except (checker.ValidationError, inference.InferenceError) as error:
         raise ExportError(f"onnx.export: what was written is no valid model: {error}") from error
     return found

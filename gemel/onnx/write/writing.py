@@ -6,9 +6,13 @@ from collections.abc import Iterable, Sequence
 from functools import reduce
 from typing import Any
 
+from gemel.arrays.making import from_numpy
 from gemel.dtype import DType, bool_, float32, int32, promote
 from gemel.errors import ExportError
-from gemel.ir.graph import Entry, Node
+from gemel.extent import Dim
+from gemel.ir.graph import Entry, Node, captured, walk
+from gemel.ir.graph import Graph as IrGraph
+from gemel.ir.interpret import interpret
 from gemel.ir.op_kinds import Elementwise
 from gemel.onnx.types import code_of, onnx, twin
 from gemel.onnx.write.graph import Graph
@@ -18,6 +22,7 @@ from gemel.onnx.write.tracing import Program, entries_of
 from gemel.spec import Spec
 from gemel.symbol.noting import Note
 from gemel.symbol.parts import by_parts, kept_by_save
+from gemel.symbol.sizes import free
 from gemel.symbol.slices import given_slices
 
 #: Operators of elementwise operations that return bools.
@@ -33,6 +38,7 @@ class Writer:
         names = dict(zip(program.entries, program.inputs, strict=True))
         sources = {name: (names[entry], axis) for name, (entry, axis) in notes.sources.items()}
         self.graph = Graph(opset, sources)
+        self.graph.inlined = self._inlined
         for name in program.inputs:
             self.graph.named(name)
         #: The names of the tensors for entries.
@@ -59,6 +65,16 @@ class Writer:
             elif self._write(entry):
                 stack.pop()
         return [self.names[entry] for entry in outputs]
+
+    def _inlined(self, inner: Any, inputs: Sequence[str]) -> list[str]:
+        """Write a graph that an operation has, from these tensors; its entries are of nothing
+        else."""
+        names, hint = dict(self.names), self.graph.hint
+        self.names.update(zip(inner.inputs, inputs, strict=True))
+        try:
+            return self.written(inner.outputs)
+        finally:
+            self.names, self.graph.hint = names, hint
 
     def _needs(self, entry: Entry) -> Sequence[Entry]:
         """The entries that have to be written before this one."""
@@ -146,14 +162,26 @@ class Writer:
         trace = self.program.trace
         with trace, trace.state.as_made():
             found = by_parts(node)
+        found = found or self._computed(node)
         if found is None:
-            settings = ", ".join(f"{key}={value!r}" for key, value in node.params.items())
+            settings = ", ".join(
+                f"{key}={'{...}' if isinstance(value, IrGraph) else repr(value)}"
+                for key, value in node.params.items()
+            )
             where = f" ({node.origin})" if node.origin else ""
             raise ExportError(
                 f"onnx.export: ONNX has nothing for {node.op.name}({settings}){where}; write it by "
                 f"other operations{kept_by_save(node.op)}"
             )
         return found
+
+    def _computed(self, node: Node) -> tuple[Entry, ...] | None:
+        """The results of an operation on constants alone; None for another one."""
+        nodes = list(walk(node.entries))
+        if any(map(_varies, nodes)):
+            return None
+        found = interpret(IrGraph((), node.entries))
+        return tuple(captured(from_numpy(each)) for each in found)
 
     # ---- calls
 
@@ -217,6 +245,14 @@ class Writer:
             values = array.asnumpy().astype(twin(array.dtype))
             self._held[id(source)] = self.graph.held(name, values)
         return self._held[id(source)]
+
+
+def _varies(node: Node) -> bool:
+    """Whether a node is another one for other inputs, sizes or calls."""
+    if node.is_constant:
+        return isinstance(node.value, Dim)
+    sizes = tuple(entry.shape for entry in node.entries)
+    return node.op is None or node.op.random or free((*sizes, *node.params.values()))
 
 
 class Tensor(str):

@@ -1,0 +1,115 @@
+"""Operations with bodies: choices, and loops as far as values say."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gemel.dtype import DType, bool_, int64
+from gemel.ir.graph import Graph as Inner
+from gemel.ir.graph import placeholder
+from gemel.ir.op import find
+from gemel.onnx.write.graph import Graph, may_be_empty
+from gemel.onnx.write.table import Call, Written, exports
+from gemel.spec import Spec, normalize_axis
+
+SCALAR = Spec((), bool_)
+
+
+@exports("branch")
+def _(
+    graph: Graph, call: Call, condition: str, *inputs: str, then: Inner, otherwise: Inner
+) -> Written:
+    sides = [_side(graph, side, inputs) for side in (then, otherwise)]
+    condition = graph.reshape(condition, call.inputs[0].shape, ())
+    return graph.several(
+        "If", len(call.results), condition, then_branch=sides[0], else_branch=sides[1]
+    )
+
+
+def _side(graph: Graph, side: Inner, inputs: Sequence[str]) -> Any:
+    with graph.inside() as nodes:
+        found = graph.inlined(side, inputs)
+        named = [(graph.node("Identity", name), entry.spec) for name, entry in _of(side, found)]
+        return graph.body(nodes, (), named)
+
+
+def _of(inner: Inner, found: Sequence[str]) -> list[tuple[str, Any]]:
+    return list(zip(found, inner.outputs, strict=True))
+
+
+@exports("iterate")
+def _(graph: Graph, call: Call, *inputs: str, condition: Inner, step: Inner) -> Written:
+    count = len(step.outputs)
+    shared, specs = inputs[count:], call.inputs[:count]
+    first = _holds(graph, condition, inputs)
+    with graph.inside() as nodes:
+        formal = [(graph.named("round"), Spec((), int64)), (graph.named("more"), SCALAR)]
+        states = [(graph.named("state"), spec) for spec in specs]
+        found = graph.inlined(step, [*(name for name, _ in states), *shared])
+        more = graph.node("Identity", _holds(graph, condition, [*found, *shared]))
+        named = [(graph.node("Identity", name), entry.spec) for name, entry in _of(step, found)]
+        body = graph.body(nodes, [*formal, *states], [(more, SCALAR), *named])
+    return graph.several("Loop", count, "", first, *inputs[:count], body=body)
+
+
+def _holds(graph: Graph, condition: Inner, inputs: Sequence[str]) -> str:
+    (found,) = graph.inlined(condition, inputs)
+    return graph.reshape(found, condition.outputs[0].shape, ())
+
+
+@exports("cumprod")
+def _(graph: Graph, call: Call, x: str, *, axis: int) -> Written:
+    wide = call.result.dtype.accumulate
+    x = graph.cast(x, call.inputs[0].dtype, wide)
+    found = _so_far(graph, call, x, wide, "multiply", axis)
+    return graph.cast(found, wide, call.result.dtype)
+
+
+@exports("running")
+def _(graph: Graph, call: Call, x: str, *, by: str, axis: int) -> Written:
+    dtype = call.result.dtype
+    return _so_far(graph, call, graph.cast(x, call.inputs[0].dtype, dtype), dtype, by, axis)
+
+
+def _so_far(graph: Graph, call: Call, x: str, dtype: DType, by: str, axis: int) -> str:
+    """The first element, and what a function of two makes of the last result and each further
+    one."""
+    shape = call.result.shape
+    place, lined = normalize_axis(call.name, axis, len(shape)), len(shape) == 1
+    if lined:  # onnx's evaluator stacks no numbers
+        shape, x = (*shape, 1), graph.node("Unsqueeze", x, graph.constant([1]))
+    extent, row = shape[place], Spec((*shape[:place], *shape[place + 1 :]), dtype)
+    empty = may_be_empty(extent)
+    if empty:  # not all that run files can stack no rows
+        ends = [int(axis == place) for axis in range(len(shape))]
+        x = graph.padded(x, (0,) * len(shape), ends, graph.constant(0, dtype))
+    others = [axis for axis in range(len(shape)) if axis != place]
+    x = graph.node("Transpose", x, perm=[place, *others]) if place else x
+    state = graph.expand(graph.constant(0, dtype), (), row.shape)
+    rounds = graph.number(extent + 1 if empty else extent)
+    more, body = graph.constant(True, bool_), _round(graph, by, row, x)
+    _, found = graph.several("Loop", 2, rounds, more, state, body=body)
+    if place:
+        order = [*range(1, place + 1), 0, *range(place + 1, len(shape))]
+        found = graph.node("Transpose", found, perm=order)
+    if empty:
+        begin, end = graph.constant([0]), graph.sizes((extent,))
+        found = graph.node("Slice", found, begin, end, graph.constant([place]))
+    return graph.node("Squeeze", found, graph.constant([1])) if lined else found
+
+
+def _round(graph: Graph, by: str, row: Spec, x: str) -> Any:
+    """The body of a loop over elements: the next result from the last one, but in the first
+    round."""
+    inputs = first, state, element = placeholder(SCALAR), placeholder(row), placeholder(row)
+    combined = find(by).node((state, element), {}).entries[0]
+    chosen = find("where").node((first, element, combined), {}).entries
+    with graph.inside() as nodes:
+        count, more, before = (graph.named(hint) for hint in ("round", "more", "state"))
+        begins = graph.node("Equal", count, graph.constant(0))
+        given = begins, before, graph.node("Gather", x, count, axis=0)
+        (found,) = graph.inlined(Inner(inputs, chosen), given)
+        results = [(graph.node("Identity", found), row) for _ in range(2)]
+        formal = [(count, Spec((), int64)), (more, SCALAR), (before, row)]
+        return graph.body(nodes, formal, [(graph.node("Identity", more), SCALAR), *results])
