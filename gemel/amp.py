@@ -157,7 +157,7 @@ def init_trainer(trainer: Trainer, target_dtype: Any = None) -> None:
     """Enable loss scaling for a trainer; for float16 the scale adapts itself.
 
     bfloat16 has the range of float32 and needs no scaling: its scale is 1. The default
-    `target_dtype` is that of `init` or of the enclosing scope. Raises `GemelError` if no mixed
+    `target_dtype` is that of `init` or of the enclosing scope. Called again, it begins anew. Raises `GemelError` if no mixed
     precision is active, and for a trainer whose store updates the parameters.
     """
     if not isinstance(trainer, Trainer):
@@ -176,6 +176,8 @@ def init_trainer(trainer: Trainer, target_dtype: Any = None) -> None:
             "update_on_kvstore=False"
         )
     dynamic = dtype is float16
+    if trainer._amp_loss_scaler is not None:
+        _scale_steps(trainer, 1.0)  # the scale of the last loss is none of the trainer's own
     trainer._amp_loss_scaler = LossScaler() if dynamic else LossScaler(1.0, dynamic=False)
     trainer._amp_original_scale = trainer._scale
 

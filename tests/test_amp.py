@@ -599,6 +599,19 @@ def test_unscaled_gradients_are_not_divided_again() -> None:
     assert net.weight.data().tolist() == [[0.5, 2.5]]
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_a_trainer_may_be_prepared_again(dtype: str) -> None:
+    net, trainer = scaled_trainer()
+    for wanted in ([0.5, 2.5], [0, 3]):
+        backward(net, trainer, np.array([[1.0, -1.0]]))
+        trainer.step(1)
+        assert net.weight.data().tolist() == [wanted]
+        amp.init_trainer(trainer, dtype)
+    amp.init_trainer(trainer, "bfloat16")
+    trainer.compile(lambda x: net(x))(np.array([[1.0, -1.0]]))
+    assert net.weight.data().tolist() == [[-0.5, 3.5]]
+
+
 @pytest.mark.parametrize("way", ["step", "update"])
 def test_a_step_that_overflows_is_left_out(way: str) -> None:
     net, trainer = scaled_trainer()
