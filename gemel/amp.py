@@ -14,9 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from gemel import autograd
 from gemel.dtype import DType, as_dtype, bfloat16, float16, float32
 from gemel.errors import ArgumentError, DTypeError, GemelError, UnknownNameError, unknown_name
+from gemel.gluon import scaling
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.scaling import LossScaler
 from gemel.gluon.trainer import Trainer
@@ -157,8 +157,9 @@ def init_trainer(trainer: Trainer, target_dtype: Any = None) -> None:
     """Enable loss scaling for a trainer; for float16 the scale adapts itself.
 
     bfloat16 has the range of float32 and needs no scaling: its scale is 1. The default
-    `target_dtype` is that of `init` or of the enclosing scope. Called again, it begins anew. Raises `GemelError` if no mixed
-    precision is active, and for a trainer whose store updates the parameters.
+    `target_dtype` is that of `init` or of the enclosing scope. Called again, it begins anew. Raises
+    `GemelError` if no mixed precision is active, and for a trainer whose store updates the
+    parameters.
     """
     if not isinstance(trainer, Trainer):
         raise ArgumentError(f"init_trainer: {type(trainer).__name__} is not a gluon.Trainer")
@@ -177,7 +178,7 @@ def init_trainer(trainer: Trainer, target_dtype: Any = None) -> None:
         )
     dynamic = dtype is float16
     if trainer._amp_loss_scaler is not None:
-        _scale_steps(trainer, 1.0)  # the scale of the last loss is none of the trainer's own
+        scaling.scale_steps(trainer, 1.0)  # the scale of the last loss is none of the trainer's own
     trainer._amp_loss_scaler = LossScaler() if dynamic else LossScaler(1.0, dynamic=False)
     trainer._amp_original_scale = trainer._scale
 
@@ -188,11 +189,6 @@ def _scaler(name: str, trainer: Trainer) -> LossScaler:
     if trainer._amp_loss_scaler is None:
         raise GemelError(f"{name}: the trainer does not scale losses; call amp.init_trainer first")
     return trainer._amp_loss_scaler
-
-
-def _scale_steps(trainer: Trainer, scale: float) -> None:
-    """Tell a trainer, which tells its store, by what the gradients are multiplied."""
-    trainer._scale = trainer._amp_original_scale / scale
 
 
 @contextmanager
@@ -213,12 +209,11 @@ def scale_loss(loss: Any, trainer: Trainer) -> Iterator[Any]:
     ...         scaled.backward()
     >>> trainer.step(1)
     """
-    scale = _scaler("scale_loss", trainer).loss_scale
-    _scale_steps(trainer, scale)
+    _scaler("scale_loss", trainer)
     if isinstance(loss, (list, tuple)):
-        yield [each if scale == 1 else each * scale for each in loss]
+        yield scaling.scaled(trainer, loss)
     else:
-        yield loss if scale == 1 else loss * scale
+        yield scaling.scaled(trainer, [loss])[0]
 
 
 def unscale(trainer: Trainer) -> None:
@@ -228,14 +223,7 @@ def unscale(trainer: Trainer) -> None:
     Raises `GemelError` before `init_trainer`.
     """
     _scaler("unscale", trainer)
-    factor = trainer._scale / trainer._amp_original_scale
-    _scale_steps(trainer, 1.0)
-    if factor == 1:
-        return
-    with autograd.pause():
-        for parameter in trainer._params:
-            for gradient in parameter.list_grad() if parameter.grad_req != "null" else ():
-                gradient *= factor
+    scaling.unscale(trainer)
 
 
 # --- converting -----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy
@@ -14,7 +15,8 @@ from programs import run
 import gemel
 from gemel import amp, autograd, gluon, nd, np, npx
 from gemel.errors import ArgumentError, DTypeError, GemelError, UnknownNameError
-from gemel.gluon import nn
+from gemel.gluon import Callback, nn
+from gemel.gluon.contrib.estimator import Estimator
 from gemel.ir import precision
 from gemel.ops.rounds import loop
 
@@ -642,6 +644,38 @@ def test_bfloat16_needs_no_scale() -> None:
     assert not trainer._amp_loss_scaler.has_overflow(trainer._params)
     net.weight.grad()[...] = float("inf")
     assert trainer._amp_loss_scaler.has_overflow(trainer._params)
+
+
+class Never(Callback):
+    """Hears of gradients, so that `fit` shows them to callbacks."""
+
+    def gradients_ready(self, run: Any) -> None:
+        assert float(np.abs(run.net.weight.grad()).max()) < 1e-5
+
+
+@pytest.mark.parametrize("way", ["fit", "callbacks", "estimator"])
+def test_training_by_fit_scales_losses(way: str, tmp_path: Path) -> None:
+    """Gradients that float16 has no numbers for."""
+    net = begun(lambda: nn.Dense(1, in_units=2))
+    net.weight.set_data(np.array([[1.0, 2.0]]))
+    trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1e8})
+    amp.init_trainer(trainer, "float16")
+    vars(trainer._amp_loss_scaler)["scale_window"] = 3
+    data = gluon.data.DataLoader(gluon.data.ArrayDataset(np.ones((8, 2)), np.ones((8, 1))), 4)
+    tiny = gluon.loss.L1Loss(weight=1e-9)
+    with amp.autocast("float16"):
+        if way == "estimator":
+            Estimator(net, tiny, trainer=trainer, context=gemel.cpu()).fit(data, epochs=1)
+        else:
+            settings: dict[str, Any] = {"progress": False, "checkpoint": tmp_path / "point"}
+            callbacks = [Never()] if way == "callbacks" else []
+            gluon.fit(net, data, tiny, trainer, callbacks=callbacks, **settings)
+    assert net.weight.data().reshape(-1).tolist() == pytest.approx([0.8, 1.8], rel=1e-3)
+    if way != "estimator":
+        scaler = trainer._amp_loss_scaler
+        amp.init_trainer(trainer, "float16")
+        gluon.fit(net, data, tiny, trainer, epochs=1, **settings)
+        assert vars(trainer._amp_loss_scaler) == vars(scaler)
 
 
 def test_trainers_whose_losses_cannot_be_scaled() -> None:

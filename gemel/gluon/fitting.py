@@ -12,6 +12,7 @@ from gemel.gluon.block import Block
 from gemel.gluon.callbacks import Callback, Progress
 from gemel.gluon.checkpoint import Checkpoint, named, set_streams, streams
 from gemel.gluon.job import Job
+from gemel.gluon.scaling import scaled, unscale
 from gemel.gluon.trainer import Trainer
 from gemel.gluon.utils import split_and_load
 from gemel.ranges import counted
@@ -47,7 +48,8 @@ def fit(
     the mean. A batch is split over the devices of the parameters. After each epoch `metrics` and
     the loss are also computed on `validation` data; a metric of several values has an entry for
     each: ``f1 0``, ``f1 1``. `callbacks` are objects with any of the methods
-    of `Callback`, such as `EarlyStopping` and `ClipGradients`.
+    of `Callback`, such as `EarlyStopping` and `ClipGradients`. Losses are scaled if
+    `amp.init_trainer` prepared the trainer for that; callbacks get gradients without the scale.
 
     `checkpoint` is a path, written after each epoch, or a `Checkpoint`. If the file exists when
     `fit` starts, training resumes from it, with the same bits as without the interruption: to
@@ -274,6 +276,7 @@ class Run:
                 self.outputs.append(output)
                 self.losses.append(value)
                 self._total = self._total + total.detach().as_in_ctx(self.losses[0].ctx)
+            heads = scaled(self.trainer, heads)
         for head in heads:  # a program on each device
             head.backward()
         own = sum(value.size for value in self.losses)
@@ -297,6 +300,7 @@ class Run:
             self.trainer.step(self.size, ignore_stale_grad=without)
             return
         self.trainer.allreduce_grads()
+        unscale(self.trainer)
         self._tell("gradients_ready")
         self.trainer.update(self.size, ignore_stale_grad=without)
 
@@ -317,6 +321,7 @@ class Run:
             "data": self._data_state if self.batch else self._state_of_data(),
             "metrics": named(self.metrics),
             "optimizer": self.trainer.optimizer,
+            "loss scaler": self.trainer._amp_loss_scaler,
         }
 
     def own_state(self) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from gemel.tracing.compiled import Compiled
 
 if TYPE_CHECKING:
     from gemel.device import Device
+    from gemel.gluon.trainer import Trainer
 
 #: For the positions of the parameters to update: the gradients on each device, and which are new.
 Chosen = dict[int, tuple[list[Any], list[bool]]]
@@ -78,6 +79,32 @@ class LossScaler:
         return found
 
 
+def scale_steps(trainer: Trainer, scale: float) -> None:
+    """Tell a trainer, which tells its store, by what the gradients are multiplied."""
+    trainer._scale = trainer._amp_original_scale / scale
+
+
+def scaled(trainer: Trainer, losses: Sequence[Any]) -> list[Any]:
+    """The losses times the trainer's scale, for `backward`; as they are if it scales none."""
+    if trainer._amp_loss_scaler is None:
+        return list(losses)
+    scale = trainer._amp_loss_scaler.loss_scale
+    scale_steps(trainer, scale)
+    return [each if scale == 1 else each * scale for each in losses]
+
+
+def unscale(trainer: Trainer) -> None:
+    """Divide the gradients by the scale of the last loss; the step then does not."""
+    factor = trainer._scale / trainer._amp_original_scale if trainer._amp_original_scale else 1
+    if factor == 1:
+        return
+    scale_steps(trainer, 1.0)
+    with autograd.pause():
+        for parameter in trainer._params:
+            for gradient in parameter.list_grad() if parameter.grad_req != "null" else ():
+                gradient *= factor
+
+
 def usable(
     scaler: LossScaler | None, parts: Iterable[Part], params: Sequence[Parameter]
 ) -> Iterable[Part]:
@@ -108,4 +135,4 @@ def _finite(arrays: list[Any]) -> Any:
 
 _ALL_FINITE = Compiled(_finite, "all_finite")
 
-__all__ = ["Group", "LossScaler", "all_finite", "usable"]
+__all__ = ["Group", "LossScaler", "all_finite", "scale_steps", "scaled", "unscale", "usable"]

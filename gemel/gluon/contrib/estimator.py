@@ -38,6 +38,7 @@ from gemel.gluon.contrib.position import Position
 from gemel.gluon.loss import Loss, SoftmaxCrossEntropyLoss
 from gemel.gluon.metric import Accuracy, EvalMetric
 from gemel.gluon.metric import Loss as MeanLoss
+from gemel.gluon.scaling import scaled
 from gemel.gluon.trainer import Trainer
 from gemel.gluon.utils import split_and_load
 from gemel.ranges import counted
@@ -63,7 +64,8 @@ class BatchProcessor:
         with autograd.record():
             pred = [estimator.net(x) for x in data]
             loss = [estimator.loss(*pair) for pair in zip(pred, label, strict=True)]
-        autograd.backward(loss)
+            heads = scaled(estimator.trainer, loss)
+        autograd.backward(heads)
         return data, label, pred, loss
 
 
