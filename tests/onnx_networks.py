@@ -78,6 +78,22 @@ def lenet() -> Any:
     )  # fmt: skip
 
 
+class Steps(nn.HybridBlock):
+    """A loop over cells, of any length."""
+
+    def __init__(self, *cells: Any) -> None:
+        super().__init__()
+        self.cell, self.outer = rnn.HybridSequentialRNNCell(), nn.Dense(4)
+        self.cell.add(*cells)
+
+    def forward(self, x: Any) -> Any:
+        def step(element: Any, states: Any) -> Any:
+            output, states = self.cell(element, states)
+            return self.outer(output), states
+
+        return npx.foreach(step, x, self.cell.begin_state(x.shape[1]))
+
+
 def recurrent() -> Any:
     return stacked(nn.Embedding(20, 6), rnn.LSTM(5, 2, layout="NTC"), nn.Dense(4, flatten=False))
 
@@ -88,6 +104,7 @@ NETWORKS: dict[str, tuple[Callable[[], Any], tuple[Any, ...], tuple[Any, ...], s
     "encoder": (Encoder, (2, 5), (3, 9), "0 1"),
     "lstm": (recurrent, (2, 4), (3, 9), "0 1"),
     "gru": (lambda: rnn.GRU(4), (4, 2, 3), (6, 3, 3), "0 1"),
+    "cells": (lambda: Steps(rnn.LSTMCell(5), rnn.GRUCell(4)), (5, 2, 3), (2, 3, 3), "0 1"),
     "rnn": (lambda: rnn.RNN(4, activation="tanh"), (4, 2, 3), (6, 3, 3), "0 1"),
     "resnet": (
         lambda: stacked(

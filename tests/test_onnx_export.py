@@ -13,7 +13,7 @@ from onnx_networks import NETWORKS, drawn, leaves, lenet, prepared
 from onnx_networks import given as inputs_of
 
 import gemel
-from gemel import np, npx
+from gemel import autograd, np, npx
 from gemel.errors import ExportError, ExportWarning, MissingPackageError, ShapeError
 from gemel.gluon import nn
 
@@ -364,6 +364,36 @@ def check(path: str, net: Any, *inputs: Any, tolerance: float = 2e-5) -> None:
 
 
 TABLE = drawn(3, 4)
+
+
+def grown(count: Any, x: Any) -> Any:
+    more = lambda i, y: (y.sum(), (i + 1, y * 1.5))  # noqa: E731
+    begin = np.zeros((), dtype="int64"), x
+    return npx.while_loop(lambda i, y: i < count, more, begin, max_iterations=5)
+
+
+def nested(x: Any, s: Any) -> Any:
+    inner = lambda d, c: npx.foreach(lambda e, t: (e * t, t + e), d, c)  # noqa: E731
+    return npx.foreach(inner, x, s)
+
+
+def slopes(x: Any, s: Any) -> Any:
+    """The gradients of a loop are another one, from the last round to the first."""
+    with autograd.record():
+        outputs, last = npx.foreach(lambda e, t: (np.tanh(e * t), t * np.cos(e)), x, s)
+        loss = (outputs * outputs).sum() + last.sum()
+    return autograd.grad(loss, [x, s])
+
+
+def only_numbers(x: Any) -> Any:
+    return npx.foreach(lambda e, s: ([e * s, e + 1], s + e), x, np.zeros(()))
+
+
+case("a loop with a condition", grown, np.array(3), drawn(2, 3))
+case("a loop that is never run", grown, np.array(0), drawn(2, 3))
+case("loops inside of a loop", nested, drawn(5, 6), np.array(1.0))
+case("a loop back", slopes, drawn(5, 3), drawn(3))
+case("a loop over numbers", only_numbers, drawn(6))
 
 
 def of_a_table(x: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 from gemel.dtype import DType, bool_, int64
 from gemel.ir.graph import Graph as Inner
 from gemel.ir.graph import placeholder
+from gemel.ir.loops import LoopSpec
 from gemel.ir.op import find
 from gemel.onnx.write.graph import Graph, may_be_empty
 from gemel.onnx.write.table import Call, Written, exports
@@ -56,6 +57,67 @@ def _(graph: Graph, call: Call, *inputs: str, condition: Inner, step: Inner) -> 
 def _holds(graph: Graph, condition: Inner, inputs: Sequence[str]) -> str:
     (found,) = graph.inlined(condition, inputs)
     return graph.reshape(found, condition.outputs[0].shape, ())
+
+
+@exports("loop")
+def _(graph: Graph, call: Call, *inputs: str, **parameters: Any) -> Written:
+    loop = LoopSpec(**parameters)
+    first, last = loop.data, loop.data + loop.states
+    rounds, outputs = graph.number(loop.length), len(loop.outputs)
+    with graph.inside() as nodes:
+        count, more = graph.named("round"), graph.named("more")
+        left = graph.node("Sub", rounds, graph.constant(1)) if loop.reverse else ""
+        place = graph.node("Sub", left, count) if loop.reverse else count
+        states = [graph.named("state") for _ in range(loop.states)]
+        elements = [graph.node("Gather", x, place, axis=0) for x in inputs[:first]]
+        found = _round_of(graph, loop, [*elements, *states, *inputs[last:]], states)
+        given = zip(states, call.inputs[first:last], strict=True)
+        formal = [(count, Spec((), int64)), (more, SCALAR), *given]
+        made = [*found[outputs:], *found[:outputs]]
+        body = graph.body(nodes, formal, [(graph.node("Identity", more), SCALAR), *made])
+    results = graph.several(
+        "Loop", len(made), rounds, graph.constant(True, bool_), *inputs[first:last], body=body
+    )
+    stacked = [
+        _in_order(graph, name, entry.spec, loop)
+        for name, entry in zip(results[loop.states :], loop.outputs, strict=True)
+    ]
+    return (*stacked, *results[: loop.states])
+
+
+def _round_of(
+    graph: Graph, loop: LoopSpec, given: Sequence[str], states: Sequence[str]
+) -> list[tuple[str, Spec]]:
+    """What a round returns, with specs; outputs have one axis, because onnx's evaluator stacks no
+    others."""
+    specs = [Spec((entry.spec.size,), entry.dtype) for entry in loop.outputs]
+    specs += [entry.spec for entry in loop.after]
+
+    def made(names: Sequence[str]) -> list[tuple[str, Spec]]:
+        sources = [entry.shape for entry in loop.step.outputs]
+        found = zip(names, sources, specs, strict=True)
+        return [(graph.node("Identity", graph.reshape(n, s, spec.shape)), spec)
+                for n, s, spec in found]  # fmt: skip
+
+    if loop.condition < 0:
+        return made(graph.inlined(loop.step, given))
+    with graph.inside() as nodes:
+        runs = graph.body(nodes, (), made(graph.inlined(loop.step, given)))
+    with graph.inside() as nodes:
+        zeros = [graph.expand(graph.constant(0, e.dtype), (), e.shape) for e in loop.outputs]
+        rests = graph.body(nodes, (), made([*zeros, *states]))
+    chosen = graph.several(
+        "If", len(specs), given[loop.condition], then_branch=runs, else_branch=rests
+    )
+    return list(zip(chosen, specs, strict=True))
+
+
+def _in_order(graph: Graph, stacked: str, spec: Spec, loop: LoopSpec) -> str:
+    """An output of all rounds in the order of the data, with the axes of a round's output."""
+    if loop.reverse:
+        ends = (graph.constant([each]) for each in (-1, -(1 << 62), 0, -1))
+        stacked = graph.node("Slice", stacked, *ends)
+    return graph.reshape(stacked, (loop.length, spec.size), (loop.length, *spec.shape))
 
 
 @exports("cumprod")

@@ -91,7 +91,6 @@ class Program(Traced):
         held: set[str],
     ) -> None:
         trace = Noting(own=True, notes=CallNotes)
-        trace.least_rounds = None
         super().__init__(trace, function, arguments, names, held)
         notes = trace.notes
         assert isinstance(notes, CallNotes)
