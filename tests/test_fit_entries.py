@@ -8,7 +8,7 @@ import numpy
 import pytest
 
 from gemel import cpu, gluon, lr_scheduler, metric, np
-from gemel.errors import GemelError
+from gemel.errors import ArgumentError, GemelError
 
 LOSS = gluon.loss.SoftmaxCrossEntropyLoss()
 X = numpy.random.RandomState(0).rand(20, 3).astype("float32")
@@ -81,6 +81,13 @@ def test_direction_of_improvement(name: str, less: bool) -> None:
 def test_wrong_arguments(wrong: dict[str, Any], message: str) -> None:
     with pytest.raises(GemelError, match=f"fit: .*{message}"):
         fit(**wrong)
+
+
+@pytest.mark.parametrize("wrong", [5, True, [], ""])
+def test_a_checkpoint_is_a_path(wrong: Any) -> None:
+    for call in (gluon.Checkpoint, lambda path: fit(checkpoint=path)):
+        with pytest.raises(ArgumentError, match=r"Checkpoint: path=.* is not the path of a file"):
+            call(wrong)
 
 
 def test_the_network_is_a_block() -> None:

@@ -16,6 +16,7 @@ from types import FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
+from gemel.arrays.archives import checked_path
 from gemel.errors import ParameterFileError
 from gemel.gluon.block import Block
 from gemel.gluon.callbacks import Callback
@@ -41,7 +42,8 @@ class Checkpoint(Callback):
 
     The file holds parameters, the optimizer's states and counts, its rates and scheduler, the
     random streams (gemel's, Python's and NumPy's), the position in the data, metrics, history, and
-    the callbacks' plain attributes. `fit` resumes from it if it exists at the start.
+    the callbacks' plain attributes. `fit` resumes from it if it exists at the start. A folder that
+    is missing is made. Raises `ArgumentError` for what is no path.
 
     In a job of several workers, worker 0 writes the file, with the random streams of all, and all
     workers read it. A job with another number of workers can resume from it (`gemel.gluon.job` has
@@ -50,7 +52,7 @@ class Checkpoint(Callback):
     """
 
     def __init__(self, path: Any, batches: int | None = None, epochs: int = 1) -> None:
-        self.path = os.fspath(path)
+        self.path = checked_path("Checkpoint", "path", path)
         self.batches = None if batches is None else counted("Checkpoint", "batches", batches)
         self.epochs = counted("Checkpoint", "epochs", epochs)
 
