@@ -264,7 +264,8 @@ def describe() -> str:
     lines = []
     for each in ALL:
         choices = f"; one of {', '.join(each.choices)}" if each.choices else ""
-        default = "" if each.default == "" else f" ({each.default})"
+        value = int(each.default) if isinstance(each.default, bool) else each.default
+        default = "" if value == "" else f" ({value})"
         lines.append(f"{each.name:26}{each.doc}{choices}{default}")
     return "\n".join(lines)
 

@@ -86,6 +86,16 @@ def test_a_mistake_is_an_error_at_the_start(name: str) -> None:
     assert f"gemel{os.sep}__init__.py" not in ended.text
 
 
+@pytest.mark.parametrize("variable", config.ALL, ids=lambda variable: variable.name)
+def test_a_default_is_shown_as_it_may_be_set(
+    variable: config.Variable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (line,) = [each for each in config.describe().splitlines() if each.split()[0] == variable.name]
+    if variable.default != "":
+        monkeypatch.setenv(variable.name, line.rpartition("(")[2].rstrip(")"))
+        assert variable.read() == variable.default
+
+
 @pytest.mark.parametrize("name", ["GEMEL_WORKERS", "GEMEL_TRACEBACK"])
 def test_the_command_shows_a_mistake_alone(name: str) -> None:
     command = [sys.executable, "-m", "gemel", "-h"]
