@@ -87,12 +87,14 @@ def test_a_mistake_is_an_error_at_the_start(name: str) -> None:
 
 
 @pytest.mark.parametrize("variable", config.ALL, ids=lambda variable: variable.name)
-def test_a_default_is_shown_as_it_may_be_set(
+def test_a_default_is_shown_as_the_texts_have_it(
     variable: config.Variable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (line,) = [each for each in config.describe().splitlines() if each.split()[0] == variable.name]
     if variable.default != "":
-        monkeypatch.setenv(variable.name, line.rpartition("(")[2].rstrip(")"))
+        shown = line.rpartition("(")[2].rstrip(")")
+        assert shown not in ("True", "False")  # the texts say "0 leaves them alone"
+        monkeypatch.setenv(variable.name, shown)
         assert variable.read() == variable.default
 
 

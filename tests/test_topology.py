@@ -147,6 +147,7 @@ def test_wrong_machines_are_refused() -> None:
         (lambda: topology.p3().slower("a"), "'a' times slower"),
         (lambda: topology.p3().to_host("gpu9"), "'gpu9'; did you mean"),
         (lambda: topology.ring(topology.p3(), along=[]), "ring: no ring along p3"),
+        (lambda: topology.servers(topology.p3(), []), "servers: places is empty"),
     ],
 )
 def test_wrong_arguments_are_typed_errors(call: Any, said: str) -> None:

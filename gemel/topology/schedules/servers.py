@@ -19,6 +19,8 @@ def servers(topology: Topology, places: Sequence[str] | None = None) -> Schedule
     if not chosen:
         raise TopologyError(
             f"servers: the topology {topology.name} has no host that could be a server"
+            if places is None
+            else "servers: places is empty; name at least one host, or leave it out for all hosts"
         )
     text = " ".join(chosen) if len(chosen) <= 8 else f"{len(chosen)} servers"
     drawing = f"each server has 1/{len(chosen)} of the keys: all GPUs -> {text} -> all GPUs"
