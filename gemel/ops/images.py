@@ -373,7 +373,7 @@ def random_color_jitter(
     hue: float = 0.0,
 ) -> Array:
     """Images with brightness, contrast, saturation and hue changed by factors drawn from
-    1 - each to 1 + each.
+    1 - each, but not below 0, to 1 + each.
 
     >>> npx.image.random_color_jitter(np.ones((1, 2, 3)), 0.1, 0.1, 0.1, 0.1).shape
     """

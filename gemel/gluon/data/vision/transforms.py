@@ -316,8 +316,8 @@ class RandomFlipTopBottom(_ByChance):
 
 
 class RandomColorJitter(Transform):
-    """Changes brightness, contrast, saturation and hue by random factors between 1 - value and 1 +
-    value."""
+    """Changes brightness, contrast, saturation and hue by random factors between 1 - value, but not
+    below 0, and 1 + value."""
 
     def __init__(
         self, brightness: float = 0, contrast: float = 0, saturation: float = 0, hue: float = 0
@@ -339,7 +339,7 @@ class RandomColorJitter(Transform):
 
 
 class RandomBrightness(RandomColorJitter):
-    """Multiplies by a random factor between 1 - brightness and 1 + brightness."""
+    """Multiplies by a random factor between 1 - brightness, but not below 0, and 1 + brightness."""
 
     def __init__(self, brightness: float) -> None:
         super().__init__(brightness=brightness)
