@@ -35,7 +35,7 @@ def random_color_jitter(
     hue: float = 0.0,
 ) -> ndarray:
     """Images with brightness, contrast, saturation and hue changed by factors drawn from
-    1 - each to 1 + each."""
+    1 - each, but not below 0, to 1 + each."""
 
 def random_contrast(data: Any, min_factor: float, max_factor: float) -> ndarray:
     """Blend images with their mean grey, by a factor drawn from a range."""
