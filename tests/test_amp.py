@@ -660,7 +660,6 @@ def test_training_by_fit_scales_losses(way: str, tmp_path: Path) -> None:
     net.weight.set_data(np.array([[1.0, 2.0]]))
     trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 1e8})
     amp.init_trainer(trainer, "float16")
-    vars(trainer._amp_loss_scaler)["scale_window"] = 3
     data = gluon.data.DataLoader(gluon.data.ArrayDataset(np.ones((8, 2)), np.ones((8, 1))), 4)
     tiny = gluon.loss.L1Loss(weight=1e-9)
     with amp.autocast("float16"):
@@ -672,10 +671,28 @@ def test_training_by_fit_scales_losses(way: str, tmp_path: Path) -> None:
             gluon.fit(net, data, tiny, trainer, callbacks=callbacks, **settings)
     assert net.weight.data().reshape(-1).tolist() == pytest.approx([0.8, 1.8], rel=1e-3)
     if way != "estimator":
-        scaler = trainer._amp_loss_scaler
+        known = vars(trainer._amp_loss_scaler)
         amp.init_trainer(trainer, "float16")
-        gluon.fit(net, data, tiny, trainer, epochs=1, **settings)
-        assert vars(trainer._amp_loss_scaler) == vars(scaler)
+        gluon.fit(net, data, tiny, trainer, epochs=1, **settings)  # all epochs are done
+        assert vars(trainer._amp_loss_scaler) == known and known["_unskipped"] == 2
+
+
+def test_a_file_of_states_has_the_scale(tmp_path: Path) -> None:
+    net, trainer = scaled_trainer()
+    for value in (1e36, 1.0):
+        backward(net, trainer, np.array([[value, 1.0]]))
+        trainer.step(1)
+    trainer.save_states(tmp_path / "states")
+    scalers = []
+    for dtype in ("float16", "bfloat16", None):
+        other = gluon.Trainer(net.collect_params(), "sgd")
+        if dtype is not None:
+            amp.init_trainer(other, dtype)
+        other.load_states(tmp_path / "states")
+        scalers.append(other._amp_loss_scaler)
+    assert vars(scalers[0]) == vars(trainer._amp_loss_scaler)
+    assert scalers[0].loss_scale == 2.0**15
+    assert scalers[1].loss_scale == 1 and scalers[2] is None
 
 
 def test_trainers_whose_losses_cannot_be_scaled() -> None:

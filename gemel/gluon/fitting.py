@@ -321,7 +321,6 @@ class Run:
             "data": self._data_state if self.batch else self._state_of_data(),
             "metrics": named(self.metrics),
             "optimizer": self.trainer.optimizer,
-            "loss scaler": self.trainer._amp_loss_scaler,
         }
 
     def own_state(self) -> dict[str, Any]:

@@ -69,6 +69,14 @@ class LossScaler:
             self._unskipped = 0
             self.loss_scale = min(self.loss_scale * 2, MOST)
 
+    def state(self) -> list[float]:
+        """What changes with the steps, for a file."""
+        return [self.loss_scale, self._unskipped]
+
+    def set_state(self, state: Sequence[float]) -> None:
+        """Go on from a `state`."""
+        self.loss_scale, self._unskipped = float(state[0]), int(state[1])
+
     def overflowed(self, rows: list[list[Any]]) -> bool:
         """Whether to discard these gradients, a row per device; also chooses the next scale. Waits
         for them."""

@@ -456,7 +456,7 @@ class Trainer:
     # ---- files
 
     def save_states(self, fname: Any) -> None:
-        """Write the optimizer's states, step counts and learning rate to a file.
+        """Write the optimizer's states, step counts, learning rate and loss scale to a file.
 
         The states of all devices are equal and written once. Those of a split parameter are joined:
         the file is the same as for one device.
@@ -467,10 +467,10 @@ class Trainer:
         self._counted()
         whole = optimizers.get_updater(self._optimizer)
         whole.restore(self._kept())
-        stores.save_states(fname, whole, range(len(self._params)))
+        stores.save_states(fname, whole, range(len(self._params)), self._amp_loss_scaler)
 
     def load_states(self, fname: Any) -> None:
-        """Read a file of `save_states`, for any number of devices.
+        """Read a file of `save_states`, for any number of devices. A fixed loss scale stays.
 
         Raises `ParameterFileError` and changes nothing if the file belongs to another optimizer or
         other parameters.
@@ -479,8 +479,8 @@ class Trainer:
             self._store.load_optimizer_states(fname)
             return
         shapes = [p.shape if p.is_shape_known else None for p in self._params]
-        whole = optimizers.get_updater(self._optimizer)
-        stores.load_states(fname, [whole], range(len(self._params)), shapes)
+        whole, keys = optimizers.get_updater(self._optimizer), range(len(self._params))
+        stores.load_states(fname, [whole], keys, shapes, self._amp_loss_scaler)
         self._share(whole.arrays())
 
 

@@ -10,13 +10,16 @@ from gemel.errors import ParameterFileError
 from gemel.npx import serialize
 
 
-def save_states(filename: Any, updater: Any, keys: Sequence[Any]) -> None:
-    """Write an updater's states, how often each key was updated, and the learning rate."""
+def save_states(filename: Any, updater: Any, keys: Sequence[Any], scaler: Any = None) -> None:
+    """Write an updater's states, how often each key was updated, the learning rate, and the state
+    of a `LossScaler`."""
     rule = updater.optimizer
     counts = [rule._index_update_count.get(key, 0) for key in keys]
     arrays: dict[str, Any] = {_kind(rule): np.array(counts, dtype="int64")}
     if rule.lr_scheduler is None:
         arrays["learning_rate"] = np.array(rule.lr, dtype="float64")
+    if scaler is not None and scaler.dynamic:
+        arrays["loss_scale"] = np.array(scaler.state(), dtype="float64")
     places = {key: position for position, key in enumerate(keys)}
     for key, states in updater.arrays().items():
         arrays.update({f"{places[key]}.{number}": s for number, s in enumerate(states)})
@@ -24,9 +27,14 @@ def save_states(filename: Any, updater: Any, keys: Sequence[Any]) -> None:
 
 
 def load_states(
-    filename: Any, updaters: Sequence[Any], keys: Sequence[Any], shapes: Sequence[Any]
+    filename: Any,
+    updaters: Sequence[Any],
+    keys: Sequence[Any],
+    shapes: Sequence[Any],
+    scaler: Any = None,
 ) -> None:
-    """Read what `save_states` wrote into one updater, or one for each device.
+    """Read what `save_states` wrote into one updater, or one for each device, and into a scaler
+    that adapts itself.
 
     Raises `ParameterFileError`, without changing anything, if the states are of another optimizer
     or do not fit the values' shapes (None: not known yet).
@@ -37,6 +45,7 @@ def load_states(
     arrays = {n: array for n, array in found.items() if n.partition(".")[0] != "position"}
     counts = arrays.pop(_kind(rule), None)
     rate = arrays.pop("learning_rate", None)
+    scale = arrays.pop("loss_scale", None)
     if counts is None or counts.shape != (len(keys),):
         raise ParameterFileError(
             f"{filename} does not hold the states of {type(rule).__name__.lower()} over "
@@ -61,6 +70,8 @@ def load_states(
     rule.num_update = max(known.values(), default=0)
     if rate is not None and rule.lr_scheduler is None:
         rule.lr = rate.item()
+    if scaler is not None and scaler.dynamic and scale is not None:
+        scaler.set_state(scale.tolist())
 
 
 def _kind(rule: Any) -> str:
