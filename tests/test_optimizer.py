@@ -361,6 +361,17 @@ def test_states_are_saved_and_loaded(tmp_path):
             other.load_states(file)
 
 
+def test_states_before_the_first_step_are_at_the_beginning_of_the_count(tmp_path):
+    def begun():
+        settings = {"begin_num_update": 10, "lr_scheduler": lambda step: step / 100}
+        return gluon.Trainer([parameter()], "sgd", settings)
+
+    begun().save_states(tmp_path / "states")
+    trainer = begun()
+    trainer.load_states(tmp_path / "states")
+    assert trainer.learning_rate == 0.1
+
+
 @pytest.mark.parametrize("rate", [None, "0.1"])
 @pytest.mark.parametrize("name", ["sgd", "adam"])
 def test_a_schedule_returns_numbers(name, rate):

@@ -67,7 +67,7 @@ def load_states(
     for counted in rule._all_index_update_counts.values():
         counted.clear()
         counted.update(known)
-    rule.num_update = max(known.values(), default=0)
+    rule.num_update = max(known.values(), default=rule.begin_num_update)
     if rate is not None and rule.lr_scheduler is None:
         rule.lr = rate.item()
     if scaler is not None and scaler.dynamic and scale is not None:

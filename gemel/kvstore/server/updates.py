@@ -128,7 +128,7 @@ class Updates:
         begun = self._rule._all_index_update_counts[0]
         begun.clear()
         begun.update(counts)
-        self._rule.num_update = max(counts.values(), default=0)
+        self._rule.num_update = max(counts.values(), default=self._rule.begin_num_update)
 
 
 __all__ = ["RANDOM", "Updates", "build", "count_up", "describe", "numbers_for"]
