@@ -17,7 +17,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from gemel import _core, config
-from gemel.errors import DeviceError, GemelError, name_call
+from gemel.errors import DeviceError, GemelError, name_call, named_as
 
 if TYPE_CHECKING:
     from gemel.links import Topology
@@ -420,7 +420,7 @@ def beside_arrays(function: Called) -> Called:
             name_call(error, function.__name__)
             raise
 
-    return call  # type: ignore[return-value]
+    return named_as(function, call)
 
 
 def _first_array(values: Iterable[Any]) -> Any:

@@ -61,6 +61,13 @@ def calls_itself(method: Called) -> Called:
     return method
 
 
+def named_as(function: Called, wrapper: Any) -> Called:
+    """A wrapper of a function, with code of its own: all those that one decorator makes share
+    theirs, and errors would name the last one."""
+    wrapper.__code__ = wrapper.__code__.replace(co_name=function.__name__)
+    return wrapper  # type: ignore[no-any-return]
+
+
 class ShapeError(CallError, ValueError):
     """The shapes given to an operation do not fit together."""
 

@@ -18,9 +18,10 @@ from numpy_cases import Refused, on_gemel, outcome
 
 import gemel
 from gemel import gluon, nd, np, npx, sym
-from gemel.errors import CallError, GemelError
+from gemel.errors import PUBLIC, CallError, GemelError
 from gemel.gluon import nn
 from gemel.gluon.data.vision import transforms
+from gemel.ir.late import load
 from gemel.ir.protocols import NAMESPACES
 
 #: Functions that read or write files or settings, or that call a given function.
@@ -162,6 +163,16 @@ def test_every_function_names_itself(namespace: str) -> None:
                 assert words & {name, function.__name__}, f"{namespace}.{name}{label}: {error}"
             except Exception:
                 continue  # too few arguments, or an unknown keyword
+
+
+@pytest.mark.parametrize("namespace", NAMING)
+def test_functions_have_code_of_their_own(namespace: str) -> None:
+    """By which an error finds its name; those that a decorator wraps had one code, of the last."""
+    load()
+    functions = NAMESPACES[namespace]
+    for name, function in functions.items():
+        known = PUBLIC.get(getattr(function, "__code__", None), name)
+        assert known == name or functions.get(known) is function, f"{namespace}.{name}: {known}"
 
 
 HUGE: dict[str, Callable[[], Any]] = {

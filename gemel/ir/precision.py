@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from gemel import _core
 from gemel.dtype import DType
-from gemel.errors import unknown_name
+from gemel.errors import named_as, unknown_name
 from gemel.ir.current import current_trace
 
 if TYPE_CHECKING:
@@ -164,7 +164,7 @@ def as_written(function: Called) -> Called:
         with scope(None):
             return function(*inputs, **named)
 
-    return call  # type: ignore[return-value]
+    return named_as(function, call)
 
 
 __all__ = [
