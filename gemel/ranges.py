@@ -7,7 +7,7 @@ from math import inf, isfinite
 from numbers import Real
 from typing import Any
 
-from gemel.errors import ArgumentError
+from gemel.errors import ArgumentError, OperandError
 from gemel.extent import Dim
 
 
@@ -41,6 +41,16 @@ def check_number(name: str, what: str, value: Any, least: float = -inf, most: fl
     raise ArgumentError(f"{name}: {what} is {value!r}; it must be {rule}")
 
 
+def check_flag(name: str, what: str, value: Any) -> None:
+    """Raises `OperandError` for what is neither true nor false by itself, such as a text or a list,
+    which would be true by its length.
+
+    >>> check_flag("sort", "descending", True)
+    """
+    if value is not None and not hasattr(value, "__bool__"):
+        raise OperandError(f"{name}: {what} is {value!r}; it must be True or False")
+
+
 def check_below_one(name: str, what: str, value: Any, kind: str = "number") -> None:
     """Raises `ArgumentError` unless `value` is from 0 to below 1."""
     if not (is_finite(value) and 0 <= float(value) < 1):
@@ -72,6 +82,7 @@ def is_finite(value: Any) -> bool:
 __all__ = [
     "check_below_one",
     "check_ends",
+    "check_flag",
     "check_number",
     "check_probability",
     "counted",

@@ -15,6 +15,7 @@ from gemel.device import num_gpus as get_gpu_count
 from gemel.dtype import MANNERS
 from gemel.errors import DeviceError
 from gemel.npx.engine import NUMPYS
+from gemel.ranges import check_flag
 
 set_np, reset_np = npx.set_np, npx.reset_np
 use_np, use_np_array, use_np_shape = npx.use_np, npx.use_np, npx.use_np
@@ -24,6 +25,7 @@ is_np_default_dtype = npx.is_np_default_dtype
 
 def set_np_shape(active: bool = True) -> bool:
     """Set the result of `is_np_shape` and return the previous one."""
+    check_flag("set_np_shape", "active", active)
     before, NUMPYS["shape"] = NUMPYS["shape"], bool(active)
     return before
 

@@ -425,6 +425,19 @@ NAMED: dict[str, Callable[[], Any]] = {
     "einsum: .* 'j' has": lambda: np.einsum("ij,jk,kl", *[np.ones((2, 3))] * 3, optimize=True),
     "einsum: optimize='fast'": lambda: np.einsum("i,i,i", *[[1.0]] * 3, optimize="fast"),
     "einsum: optimize=3": lambda: np.einsum("i,i,i", *[[1.0]] * 3, optimize=3),
+    "power: takes 2 inputs": lambda: np.power(2.0, where="a"),  # type: ignore[arg-type]
+    "sum: takes 1 input": lambda: np.sum(initial=1),  # type: ignore[call-arg]
+    "^sum: .*'a' is not": lambda: np.sum(np.ones(2), initial="a"),
+    "argsort: descending is 'a'": lambda: np.argsort(np.ones(2), descending="a"),
+    "^sort: descending is .1,.;": lambda: np.sort(np.ones(2), descending=(1,)),
+    "max: keepdims is 'a'": lambda: np.max(np.ones(2), keepdims="a"),
+    "var: ddof is 'a'": lambda: np.var(np.ones(2), ddof="a"),
+    "std: .*ddof is 'a'": lambda: np.std(np.ones(2), ddof="a"),
+    "var: correction is .1,.": lambda: np.var(np.ones(2), correction=(1,)),
+    "nanvar: ddof is .1,.": lambda: np.nanvar(np.ones(2), ddof=(1,)),
+    "^cov: ddof is 'a'": lambda: (np.polyfit, np.cov(np.ones((2, 2)), ddof="a")),
+    "^set_np: dtype is 'a'": lambda: npx.set_np(dtype="a"),
+    "^set_np_shape: active is 'a'": lambda: gemel.util.set_np_shape("a"),
     "einsum: optimize=.*, .0, 9": lambda: np.einsum_path(
         "i,i,i", *[[1.0]] * 3, optimize=["einsum_path", (0, 9)]
     ),
@@ -458,6 +471,19 @@ LAYER_SETTINGS = {
     "limits of c": lambda: gluon.rnn.LSTM(2, state_clip_min=3, state_clip_max=1),
     "limit of c": lambda: gluon.rnn.LSTM(2, state_clip_min="a"),
     "states": lambda: gluon.rnn.LSTM(2, input_size=2)(np.ones((1, 1, 2)), 5),
+    "weights": lambda: nn.Dense(2, weight_initializer=5),
+    "unknown weights": lambda: nn.Embedding(2, 2, weight_initializer="nurmal"),
+    "gamma": lambda: nn.BatchNorm(gamma_initializer=5),
+    "a rate's factor": lambda: gluon.Parameter("a", lr_mult="a"),
+    "a decay's factor": lambda: nn.Dense(2).setattr("wd_mult", "a"),
+    "apply": lambda: nn.HybridSequential().apply(5),
+    "a summary of nothing": lambda: nn.Dense(2, in_units=2).summary(),
+    "a summary of too much": lambda: nn.Dense(2, in_units=2).summary(1, 2),
+    "a learning rate": lambda: gemel.optimizer.SGD(learning_rate="a"),
+    "a clip": lambda: gemel.optimizer.SGD(clip_gradient="a"),
+    "a scheduler": lambda: gemel.optimizer.SGD(lr_scheduler=5),
+    "factors": lambda: gemel.optimizer.SGD().set_lr_mult("a"),
+    "a factor": lambda: gemel.optimizer.LARS().set_wd_mult({"w": "a"}),
     "a sequence": lambda: gluon.rnn.LSTMCell(2).unroll(3, 5),
 }
 

@@ -11,7 +11,7 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gemel import init
+from gemel import errors, init
 from gemel.device import elsewhere
 from gemel.errors import ArgumentError, GemelError, ShapeError, TraceError, unknown_keyword
 from gemel.extent import NUMBER, name_of, seen
@@ -191,6 +191,7 @@ class Block(Files):
 
     def apply(self, fn: Callable[[Block], Any]) -> Block:
         """Call `fn` on every block inside, children first, then on this one."""
+        errors.check_function("apply", fn)
         for child in self._children.values():
             child.apply(fn)
         fn(self)

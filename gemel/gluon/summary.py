@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd
-from gemel.errors import TraceError
+from gemel.errors import OperandError, TraceError
 from gemel.gluon.shapes import run_with_symbols
 from gemel.ir.graph import Entry, Graph, Node, placeholder, walk
 from gemel.ops.linalg import matmul
@@ -73,6 +74,7 @@ def _now() -> int:
 
 def summary(block: Block, arguments: tuple[Any, ...]) -> str:
     """The table of the layers that run on these arguments."""
+    _check_arguments(block, arguments)
     rows: list[Row] = []
     open_rows: list[Row] = []
     counted: set[int] = set()
@@ -104,6 +106,16 @@ def summary(block: Block, arguments: tuple[Any, ...]) -> str:
     if results is not None:
         _share_out(rows, results)
     return _table(block, rows, arguments, results is not None)
+
+
+def _check_arguments(block: Block, arguments: tuple[Any, ...]) -> None:
+    """Raise `OperandError` unless the block's forward takes so many arguments."""
+    try:
+        signature(block.forward).bind(*arguments)
+    except TypeError as error:
+        raise OperandError(
+            f"summary: {error}; give the arguments with which {block.name} is called"
+        ) from None
 
 
 def _blocks(block: Block, found: dict[int, Block]) -> dict[int, Block]:

@@ -11,7 +11,8 @@ import threading
 from _weakref import ref
 from typing import TYPE_CHECKING, Any
 
-from gemel import autograd, init, np
+from gemel import autograd, np
+from gemel import init as init_module
 from gemel.device import as_device, current_device
 from gemel.dtype import DType, as_dtype
 from gemel.errors import (
@@ -24,9 +25,11 @@ from gemel.errors import (
     unknown_name,
 )
 from gemel.extent import WHOLE
+from gemel.gluon.checked import Checked, check_initializer
 from gemel.gluon.places import places
 from gemel.ir.current import current_trace, suspended
 from gemel.ir.graph import placeholder
+from gemel.ranges import check_number
 from gemel.spec import Spec
 from gemel.tracing import compiled
 
@@ -61,6 +64,9 @@ class Parameter:
     #: The axis along which it is split over its devices (`gluon.parallel`); None: replicated.
     cut_axis: int | None = None
 
+    lr_mult, wd_mult = Checked(check_number), Checked(check_number)
+    init = Checked(check_initializer)
+
     def __init__(
         self,
         name: str = "",
@@ -78,9 +84,7 @@ class Parameter:
         if stype != "default":
             raise GemelError(f"parameter {name}: stype={stype!r}; parameters are dense ('default')")
         self.name = name
-        self.lr_mult = lr_mult
-        self.wd_mult = wd_mult
-        self.init = init
+        self.lr_mult, self.wd_mult, self.init = lr_mult, wd_mult, init
         self._differentiable = differentiable
         self._dtype = as_dtype(dtype)
         self._shape = _normalized(shape)
@@ -466,10 +470,6 @@ class _Aside:
     def __exit__(self, *error: object) -> None:
         self._pause.__exit__(None, None, None)
         self._trace.__exit__(None, None, None)
-
-
-# `init` is also the name of a parameter above; this is the module.
-init_module = init
 
 
 def _normalized(shape: Any) -> tuple[int, ...] | None:

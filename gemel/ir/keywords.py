@@ -16,6 +16,7 @@ from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.graph import Entry
 from gemel.ir.methods import call
 from gemel.ir.trace import own
+from gemel.ranges import check_flag
 
 #: The keywords of NumPy's universal functions, with their defaults.
 UFUNC: dict[str, Any] = {
@@ -138,12 +139,15 @@ def number(name: str, kind: str, value: Any) -> float:
         raise OperandError(f"{name}: {kind} is {given}; it must be a number") from None
 
 
-def static(value: Any, name: str = "", kind: str = "") -> Any:
+def static(value: Any, name: str = "", kind: str = "", default: Any = None) -> Any:
     """A parameter in hashable form: lists become tuples, NumPy's arrays too, and numbers Python's.
 
     `name` is the operation and `kind` the parameter, for errors. Raises `GradientError` for a
-    recorded array, and `OperandError` for what is no parameter.
+    recorded array, and `OperandError` for what is no parameter, or no truth value where the
+    `default` is one.
     """
+    if type(default) is bool:
+        check_flag(name, kind, value)
     if value is None or type(value) is int:
         return value
     if isinstance(value, Dim):

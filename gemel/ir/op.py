@@ -296,7 +296,8 @@ class Op(_core.OpBase, RuleDecorators):
         if len(full) < len(self.parameters):
             missing = next(name for name in self.parameters if name not in full)
             raise TypeError(f"{self.name}: missing keyword {missing!r}")
-        return {key: static(value, self.name, key) for key, value in full.items()}
+        given = self.defaults.get
+        return {key: static(value, self.name, key, given(key)) for key, value in full.items()}
 
     def _unknown_keyword(self, name: str) -> str:
         hint = suggestion(name, self.parameters)

@@ -12,6 +12,7 @@ from gemel.dtype import MANNERS, DType, as_dtype, float32, float64, int64
 from gemel.errors import ArgumentError, PythonGivenError, check_function
 from gemel.ir.current import current_trace
 from gemel.ir.public import function
+from gemel.ranges import check_flag
 from gemel.runtime import callback as runtime_callback
 from gemel.spec import Spec, extents, is_several
 
@@ -122,6 +123,8 @@ def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
     >>> x[np.array([0, 2])]
     >>> npx.reset_np()
     """
+    for name, value in (("shape", shape), ("array", array), ("dtype", dtype)):
+        check_flag("set_np", name, value)
     floats = float64 if dtype else float32
     integers = int64 if dtype else float32
     _behave(integers, floats, True)

@@ -7,6 +7,7 @@ from typing import Any
 
 from gemel.device import beside_arrays
 from gemel.errors import ShapeError
+from gemel.ir.keywords import number
 from gemel.ir.precision import as_written
 from gemel.ir.public import Array, function
 from gemel.ops.complexes import conjugated
@@ -49,19 +50,19 @@ def cov(
     an observation was made, `aweights` how much it counts.
     """
     x, own = _variables("cov", m, y, rowvar, dtype)
-    ddof = (0 if bias else 1) if ddof is None else ddof
+    lost = (0 if bias else 1) if ddof is None else number("cov", "ddof", ddof)
     weights = _weights(x, fweights, aweights)
     if weights is None:
         total: Any = x.shape[1]
         distance = subtract(x, mean(x, axis=1, keepdims=True))
         products = matmul(distance, transpose(conjugated(distance)))
-        found = divide(products, builtins.max(total - ddof, 0))
+        found = divide(products, builtins.max(total - lost, 0))
     else:
         total = sum(weights)
         center = divide(sum(multiply(x, weights), axis=1, keepdims=True), total)
         distance = subtract(x, center)
         products = matmul(multiply(distance, weights), transpose(conjugated(distance)))
-        found = divide(products, maximum(_freedom(total, weights, aweights, ddof), 0))
+        found = divide(products, maximum(_freedom(total, weights, aweights, lost), 0))
     return in_dtype(reshape(found, shape=()) if x.shape[0] == 1 else found, own)
 
 
@@ -104,7 +105,7 @@ def _weights(x: Any, fweights: Any, aweights: Any) -> Any:
     return (given[0] if len(given) == 1 else multiply(*given)) if given else None
 
 
-def _freedom(total: Any, weights: Any, aweights: Any, ddof: int) -> Any:
+def _freedom(total: Any, weights: Any, aweights: Any, ddof: float) -> Any:
     """The divisor of the weighted products."""
     if ddof == 0 or aweights is None:
         return subtract(total, ddof)

@@ -28,6 +28,8 @@ from gemel.spec import Spec, normalize_axes, promote_specs
 @named
 def with_keywords(op: Op, inputs: tuple[Any, ...], given: dict[str, Any]) -> Any:
     """The result of a call with some of these keywords."""
+    if len(inputs) < op.required:
+        op.check_count(len(inputs))
     common = {**op.common, **{name: given[name] for name in op.common if name in given}}
     rest = {name: value for name, value in given.items() if name not in op.common}
     order = common.pop("order", "K")
@@ -240,7 +242,9 @@ def _begun(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any], initial:
 
 def _begins(initial: Any, dtype: DType) -> Any:
     """`initial` converted to the dtype of the reduction, as NumPy converts it."""
-    if not is_number(initial) or dtype.is_inexact:
+    if not is_number(initial):
+        return operand(initial)
+    if dtype.is_inexact:
         return initial
     initial = initial.item() if isinstance(initial, Entry) else initial  # whether it is whole
     if dtype is bool_:

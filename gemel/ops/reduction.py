@@ -10,7 +10,7 @@ from gemel.errors import DTypeError, ShapeError
 from gemel.extent import WHOLE
 from gemel.extent import maximum as larger
 from gemel.ir.declare import composite, reduction
-from gemel.ir.keywords import REDUCTION
+from gemel.ir.keywords import REDUCTION, number
 from gemel.ir.methods import call
 from gemel.ir.op import numpy
 from gemel.ir.public import Array
@@ -327,6 +327,7 @@ def _variance(x: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
 
 def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
     """The degrees of freedom: the number of elements minus ddof, but not below 0."""
+    ddof = degrees_lost(name, ddof, 0)
     left = count(x, axis, name) - (int(ddof) if ddof == int(ddof) else ddof)
     return larger(left, 0) if isinstance(left, WHOLE) else builtins.max(left, 0)
 
@@ -392,11 +393,10 @@ def in_floating(name: str, x: Any, dtype: Any) -> Any:
 
 def degrees_lost(name: str, ddof: float | None, correction: float) -> float:
     """NumPy's `ddof` or the standard's `correction`, which mean the same. Raises `TypeError`."""
-    if ddof is None:
-        return correction
-    if correction != 0:
+    if ddof is not None and correction != 0:
         raise TypeError(f"{name}: ddof and correction are the same; only one can be given")
-    return ddof
+    kind, lost = ("correction", correction) if ddof is None else ("ddof", ddof)
+    return lost if isinstance(lost, WHOLE) else number(name, kind, lost)
 
 
 @var.masked

@@ -94,6 +94,7 @@ def _left(x: Any, axis: Any, keepdims: bool) -> Any:
 @composite(public="np", common=REDUCTION)
 def nanvar(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance of the elements that are not NaN, over the given axes, or all."""
+    ddof = degrees_lost("nanvar", ddof, 0)
     wide = measured(x)
     middle = nanmean(wide, axis=axis, keepdims=True)
     return _variance(x, middle, axis, ddof, keepdims)

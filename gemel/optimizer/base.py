@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager
 from math import inf, isfinite
 from numbers import Real
@@ -71,11 +72,14 @@ class Optimizer:
         for name, value in {**given, "clip_gradient": clip_gradient}.items():
             optional = value is None and name in ("learning_rate", "clip_gradient")
             if not (optional or isinstance(value, Real) or hasattr(value, "item")):
-                raise TypeError(f"{type(self).__name__}: {name} must be a number, not {value!r}")
+                raise OperandError(f"{type(self).__name__}: {name} must be a number, not {value!r}")
             if name != "clip_gradient" or value != inf:
                 _refuse_infinite(type(self).__name__, name, value)
         if not (lr_scheduler is None or callable(lr_scheduler)):
-            raise TypeError(f"{type(self).__name__}: lr_scheduler must be callable")
+            raise OperandError(
+                f"{type(self).__name__}: lr_scheduler must be a function of the number of updates, "
+                f"as those of gemel.lr_scheduler, not {lr_scheduler!r}"
+            )
         if learning_rate is None and lr_scheduler is None:
             learning_rate = 0.01
         elif learning_rate is not None and hasattr(lr_scheduler, "base_lr"):
@@ -131,7 +135,7 @@ class Optimizer:
 
     def set_lr_mult(self, args_lr_mult: dict[Any, float]) -> None:
         """Multiply the learning rate of some parameters, by name or index."""
-        self.lr_mult: dict[Any, float] = dict(args_lr_mult)
+        self.lr_mult: dict[Any, float] = _factors("set_lr_mult", args_lr_mult)
 
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
         """Multiply the weight decay of some parameters, by name or index.
@@ -140,7 +144,7 @@ class Optimizer:
         """
         names = self.idx2name.values()
         self.wd_mult = {n: 0.0 for n in names if not n.endswith(("_weight", "_gamma"))}
-        self.wd_mult.update(args_wd_mult)
+        self.wd_mult.update(_factors("set_wd_mult", args_wd_mult))
 
     def _name(self, index: Any) -> str:
         parameter = self.param_dict.get(index)
@@ -349,6 +353,17 @@ def limited(array: Any, limit: float | None) -> Any:
     """The array with its values limited to [-limit, limit]; unchanged if limit is None or not
     positive."""
     return array if limit is None or limit <= 0 else np.clip(array, -limit, limit)
+
+
+def _factors(name: str, given: Any) -> dict[Any, float]:
+    """Factors by the names or indices of parameters. Raises `OperandError` and `ArgumentError`."""
+    if not isinstance(given, Mapping):
+        raise OperandError(
+            f"{name}: {given!r} is not a dictionary of numbers by the names of parameters"
+        )
+    for key, factor in given.items():
+        check_number(name, f"the factor of {key!r}", factor)
+    return dict(given)
 
 
 def _refuse_infinite(name: str, setting: str, value: Any) -> None:

@@ -54,7 +54,7 @@ class LARS(SGD):
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
         """Multiply the weight decay of some parameters; by default only names in _weight decay."""
         names = self.idx2name.values()
-        super().set_wd_mult({n: 0.0 for n in names if not n.endswith("_weight")} | args_wd_mult)
+        super().set_wd_mult({n: 0.0 for n in names if not n.endswith("_weight")} | {**args_wd_mult})
 
     def _is_plain(self, index: Any) -> bool:
         return self._name(index).endswith(("gamma", "beta", "bias"))
