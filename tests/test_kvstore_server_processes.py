@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import re
 import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -232,3 +234,51 @@ def test_a_worker_without_servers_is_not_started_again(rule: str, status: int) -
     assert launcher.workers[1].over and launcher.status == status
     words = "left out" if rule == "leave_out" else "ended with 3, and all servers have ended"
     assert len(said) == 1 and words in said[0]
+
+
+SLEEPER = """
+import os, signal, time
+from gemel import kvstore
+store = kvstore.create("dist_sync")
+print("ready", flush=True)
+time.sleep(60 if store.num_workers == 2 else 0)
+"""
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_temporary_folder_goes_when_the_job_ends(
+    number: signal.Signals | None, tmp_path: Path
+) -> None:
+    """Also if a signal ends it."""
+    script, folder = tmp_path / "train.py", tmp_path / "temporary"
+    script.write_text(SLEEPER)
+    folder.mkdir()
+    count = "1" if number is None else "2"
+    command = [sys.executable, "-m", "gemel", *SERVERS, "--spares", "0", "-n", count, str(script)]
+    job = subprocess.Popen(
+        command, env={**os.environ, "TMPDIR": str(folder)}, stdout=subprocess.PIPE, text=True
+    )
+    assert job.stdout is not None and job.stdout.readline() == "ready\n"
+    if number is not None:
+        assert list(folder.glob("gemel-servers-*"))
+        job.send_signal(number)
+    with job:
+        assert job.wait(60) == (0 if number is None else 128 + number)
+    assert not list(folder.glob("gemel-servers-*"))
+
+
+@pytest.mark.parametrize("start", [("-n",), ("--servers", "1", "--spares", "0", "-n")])
+def test_a_job_started_by_nohup_outlives_its_terminal(
+    start: tuple[str, ...], tmp_path: Path
+) -> None:
+    if start == ("-n",):
+        pytest.importorskip("mpi4py")
+    script = tmp_path / "train.py"
+    script.write_text("import time\nprint('ready', flush=True)\ntime.sleep(1)\nprint('over')\n")
+    command = [sys.executable, "-m", "gemel", "launch", *start, "1", str(script)]
+    ignoring = ["/bin/sh", "-c", 'trap "" HUP; exec "$@"', "sh", *command]
+    with subprocess.Popen(ignoring, stdout=subprocess.PIPE, text=True) as job:
+        assert job.stdout is not None and job.stdout.readline() == "ready\n"
+        job.send_signal(signal.SIGHUP)
+        assert job.stdout.read() == "over\n"
+        assert job.wait(60) == 0

@@ -69,12 +69,14 @@ def launch(
 @contextmanager
 def _passing_on(job: subprocess.Popen[bytes]) -> Iterator[None]:
     """A block of code in which SIGTERM and SIGHUP end the job: the starter ends its workers, which
-    would go on without it."""
+    would go on without it. A signal that is ignored, as SIGHUP by nohup, stays so."""
 
     def pass_on(number: int, frame: object) -> None:
         job.send_signal(number)
 
-    before = {one: signal.signal(one, pass_on) for one in (signal.SIGTERM, signal.SIGHUP)}
+    both = signal.SIGTERM, signal.SIGHUP
+    heard = [one for one in both if signal.getsignal(one) != signal.SIG_IGN]
+    before = {one: signal.signal(one, pass_on) for one in heard}
     try:
         yield
     finally:

@@ -178,6 +178,9 @@ def run_launch(given: argparse.Namespace, program: str, arguments: list[str]) ->
             given.folder,
             given.spares,
         )
+        for one in (signal.SIGTERM, signal.SIGHUP):
+            if signal.getsignal(one) != signal.SIG_IGN:  # nohup ignores SIGHUP
+                signal.signal(one, lambda number, frame: sys.exit(128 + number))
         return launch(job, given.engine)
     except GemelError as error:
         print(f"gemel launch: {type(error).__name__}: {error}", file=sys.stderr)

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import secrets
+import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -28,8 +29,8 @@ class Job:
     """What to start: `program` with `arguments` as worker 0 to `workers` - 1, and the servers.
 
     A process that dies is restarted, each up to `restarts` times. `folder` has the servers'
-    journals; by default it is a temporary folder. `spares` processes of this machine, which have
-    done their imports, wait to replace one that dies.
+    journals; by default it is a temporary one, which is removed when the job ends. `spares`
+    processes of this machine, which have done their imports, wait to replace one that dies.
     """
 
     program: str
@@ -135,6 +136,8 @@ class Launcher:
                 if slot.process is not None and slot.process.poll() is None:
                     slot.process.kill()
             self.place.close()
+            if self.job.folder is None:
+                shutil.rmtree(self._folder, ignore_errors=True)
 
     def _await_servers(self) -> None:
         """Wait for the servers, which end by themselves when all workers have finished."""
