@@ -431,3 +431,26 @@ def test_a_serial_engine_and_more_micro_batches_than_the_queue_holds():
     for one, size in zip(found, (7, 300), strict=True):
         losses, total = json.loads(one.stdout)
         assert losses == [112.5] * size and total == pytest.approx(size * 15 / 4 * 4 * 16)
+
+
+@pytest.mark.parametrize("cut", ["parameters", "flops", [1]])
+def test_layers_that_are_added_or_replaced_later_take_part(cut):
+    x, y = batch()
+    net, alone = dense(2), dense(2)
+    pipeline = parallel.Pipeline(net, [gpu(0), gpu(1)], cut=cut)
+    pipeline.backward(x, y, LOSS)
+    for change in (
+        lambda layers, more: layers.add(*more),
+        lambda layers, more: layers.register_child(more[0], "1"),
+    ):
+        change(net, list(dense(2, seed=5)))
+        change(alone, list(dense(2, seed=5)))
+        trainer = gluon.Trainer(pipeline.collect_params(), "sgd")
+        with autograd.record():
+            expected = LOSS(alone(x), y)
+        expected.backward()
+        close([pipeline.step(trainer, x, y, LOSS).asnumpy()], [expected.asnumpy()])
+        close(gradients(net), gradients(alone))
+        gluon.Trainer(alone.collect_params(), "sgd").step(len(x))
+        close([pipeline(x).asnumpy()], [alone(x).asnumpy()])
+        assert sum(len(stage.block) for stage in pipeline.stages) == len(net)

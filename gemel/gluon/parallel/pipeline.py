@@ -42,7 +42,7 @@ class Pipeline(Split):
     A batch is processed in `micro_batches` parts that differ by at most one example (in fewer parts
     if there are fewer examples); their gradients are summed. `cut` decides where stages end:
     "parameters" and "flops" balance these over the devices; a list has the first layer of each
-    stage except the first.
+    stage except the first. Layers that are added or replaced later are divided at the next batch.
 
     `order` is "gpipe": all forwards, then all backwards in reverse; a stage keeps the activations
     of all micro-batches (Huang et al., GPipe: efficient training of giant neural networks using
@@ -90,7 +90,8 @@ class Pipeline(Split):
             if cut not in ("parameters", "flops"):
                 raise unknown_name("cut of a pipeline", cut, ("parameters", "flops"))
         elif isinstance(cut, (list, tuple)) and all(hasattr(each, "__index__") for each in cut):
-            self._divide([0, *map(index, cut), len(net)])
+            self._cut = list(map(index, cut))
+            self._divide([0, *self._cut, len(net)])
         else:
             raise SplitError(
                 f'Pipeline: cut is {cut!r}; it must be "parameters", "flops", or a list with the '
@@ -152,12 +153,16 @@ class Pipeline(Split):
     def _prepare(self, x: Any) -> None:
         """Make the stages and parameters, using the first batch if necessary."""
         parameters = [p for _, p in self.net.collect_params().distinct()]
+        layers = list(self.net)
+        if list(map(id, layers)) != [id(layer) for stage in self._stages for layer in stage.block]:
+            self._stages = []  # layers were added, replaced or removed
         if self._stages and all(p._arrays for p in parameters):
             return
-        layers = list(self.net)
         known = all(p.is_shape_known for p in parameters)
         flops = [] if known and self._cut != "flops" else costs(layers, x)
-        if not self._stages:
+        if not self._stages and not isinstance(self._cut, str):
+            self._divide([0, *self._cut, len(layers)])
+        elif not self._stages:
             sizes = flops if self._cut == "flops" else list(map(parameters_of, layers))
             self._divide([*balanced(sizes, len(self.devices)), len(layers)])
         for parameter in parameters:
