@@ -9,11 +9,17 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from gemel.errors import TopologyError, unknown_name
 from gemel.ranges import is_finite
 
+T = TypeVar("T")
+
+#: The least and the largest bandwidth in GB/s, and the largest latency in us. Nobody needs others,
+#: and near the limits of floats the sums of times are wrong or have no end.
+SLOWEST, FASTEST = 1e-12, 1e12
+LATEST = 1e12
 #: The kinds of nodes. Switches and hosts forward messages to other nodes, GPUs do not.
 KINDS = ("gpu", "host", "switch")
 
@@ -48,14 +54,15 @@ class Topology:
     """Nodes and the links between them.
 
     Raises `TopologyError` for an invalid description: two nodes with the same name, a link from a
-    node to itself, two links between the same nodes, a bandwidth that is not positive, or a
-    negative latency; `UnknownNameError` for a link to an unknown node.
+    node to itself, two links between the same nodes, a bandwidth that is not positive (from 1e-12
+    to 1e12 GB/s), a negative latency (at most 1e12 us), or what is no `Node` or `Link`;
+    `UnknownNameError` for a link to an unknown node.
     """
 
     def __init__(self, name: str, nodes: Iterable[Node], links: Iterable[Link]) -> None:
         self.name = name
-        self.nodes = tuple(nodes)
-        self.links = tuple(links)
+        self.nodes = _all("nodes", nodes, Node)
+        self.links = _all("links", links, Link)
         self.numbers = {node.name: number for number, node in enumerate(self.nodes)}
         self._check_nodes()
         self._check_links()
@@ -125,8 +132,7 @@ class Topology:
         The route has the fewest links, of these the widest, and passes no other GPU. Raises
         `UnknownNameError`.
         """
-        self.number(gpu)
-        best = {gpu: (math.inf, 0.0)}
+        best = {self.nodes[self.number(gpu)].name: (math.inf, 0.0)}
         front = [gpu]
         while front:
             found: dict[str, tuple[float, float]] = {}
@@ -191,16 +197,29 @@ class Topology:
                     f"{where} exists already; use one link with the bandwidth of both"
                 )
             pairs.add(ends)
-            if not is_finite(link.bandwidth) or link.bandwidth <= 0:
+            if not (is_finite(link.bandwidth) and SLOWEST <= link.bandwidth <= FASTEST):
                 raise TopologyError(
                     f"{where} has a bandwidth of {link.bandwidth!r} GB/s; it must be positive and "
-                    "finite"
+                    f"finite: {SLOWEST:g} to {FASTEST:g}"
                 )
             for word, value in (("latency", link.latency), ("overhead", link.overhead)):
-                if not is_finite(value) or value < 0:
+                if not (is_finite(value) and 0 <= value <= LATEST):
                     raise TopologyError(
-                        f"{where} has {word} {value!r} us; it must be finite and not negative"
+                        f"{where} has {word} {value!r} us; it must be finite and not negative: 0 "
+                        f"to {LATEST:g}"
                     )
+
+
+def _all(name: str, given: Iterable[T], kind: type[T]) -> tuple[T, ...]:
+    """These as a tuple. Raises `TopologyError` unless all are of this kind."""
+    found = tuple(given) if isinstance(given, Iterable) else (given,)
+    for one in found:
+        if not isinstance(one, kind):
+            raise TopologyError(
+                f"Topology: {one!r} among the {name} is no {kind.__name__}; give a list of "
+                f"gemel.links.{kind.__name__}"
+            )
+    return found
 
 
 def _plural(word: str, count: int) -> str:

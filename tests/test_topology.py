@@ -94,6 +94,9 @@ def test_it_shows_itself() -> None:
         ({"bandwidth": math.nan}, "bandwidth of nan"),
         ({"bandwidth": math.inf}, "bandwidth of inf GB/s; it must be positive and finite"),
         ({"bandwidth": "3"}, "bandwidth of '3' GB/s"),
+        ({"bandwidth": 1e300}, "finite: 1e-12 to 1e\\+12"),
+        ({"bandwidth": 5e-324}, "bandwidth of 5e-324 GB/s"),
+        ({"latency": 1e300}, "latency 1e\\+300 us; .*: 0 to 1e\\+12"),
         ({"latency": "3"}, "latency '3' us"),
         ({"latency": -1}, "latency -1 us; it must be finite and not negative"),
         ({"overhead": math.nan}, "overhead nan us"),
@@ -115,6 +118,26 @@ def test_unknown_nodes_and_kinds_are_refused() -> None:
         Topology("twice", [Node("a", "gpu"), Node("a", "gpu")], [])
     with pytest.raises(UnknownNameError):
         topology.Routes(three()).route("gpu0", "gpu7")
+    with pytest.raises(UnknownNameError, match="unknown node of the topology three 'gpu7'"):
+        three().to_host("gpu7")
+
+
+def test_what_is_no_node_or_link_is_refused() -> None:
+    with pytest.raises(TopologyError, match="'gpu0' among the nodes is no Node"):
+        Topology("wrong", ["gpu0"], [])  # type: ignore[list-item]
+    with pytest.raises(TopologyError, match="None among the links is no Link"):
+        Topology("wrong", [Node("a", "gpu")], None)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("bandwidths", [(1e-12, 1e12), (1e12, 1e12), (1e-12, 1e-12)])
+def test_the_slowest_and_the_fastest_links_are_planned(bandwidths: tuple[float, float]) -> None:
+    """Sums of times end, and are finite."""
+    links = [Link(f"gpu{i}", "host", width, 1e12, 1e12) for i, width in enumerate(bandwidths)]
+    nodes = [Node("gpu0", "gpu"), Node("gpu1", "gpu"), Node("host", "host")]
+    made = Topology("extreme", nodes, links)
+    choice = topology.Planner(made).choose(1e6)
+    found = topology.simulate(choice.schedule, made, 1e6).seconds
+    assert 2e6 < found < 1e12 and found == pytest.approx(choice.seconds, rel=0.2)
 
 
 def test_wrong_machines_are_refused() -> None:
