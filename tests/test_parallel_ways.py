@@ -172,8 +172,9 @@ def test_files_are_those_of_one_device(way, tmp_path):
     close(values(net), values(expected), "float32")
 
 
+@pytest.mark.parametrize("halves", [False, True])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_smaller_batch_and_one_of_fewer_examples_than_parts(way, tmp_path):
+def test_a_smaller_batch_and_one_of_fewer_examples_than_parts(way, halves, tmp_path):
     net, known = network(way == "tensor"), network()
     parts = split(way, net, devices_of("gpu", 2))
     known.initialize(init.Xavier())
@@ -184,7 +185,12 @@ def test_a_smaller_batch_and_one_of_fewer_examples_than_parts(way, tmp_path):
     trainers = [gluon.Trainer(n.collect_params(), "sgd", SETTINGS["sgd"]) for n in (net, known)]
     for size in (EXAMPLES, 7, 1, 3):
         x, y = batch(size=size)
-        losses = parts.step(trainers[0], x, y, LOSS)
+        if halves:
+            losses = parts.backward(x, y, LOSS)
+            trainers[0].allreduce_grads()
+            trainers[0].update(size)
+        else:
+            losses = parts.step(trainers[0], x, y, LOSS)
         assert losses.shape == (size,) and parts(x).shape == (size, 3)
         with autograd.record():
             one = LOSS(known(x), y)

@@ -153,8 +153,7 @@ class Trainer:
         return CompiledStep(self, forward)
 
     def allreduce_grads(self) -> None:
-        """Replace the gradients on each device by the sum over all devices; call `update`
-        afterwards.
+        """Replace the gradients on each device by the sum over all devices; then call `update`.
 
         In between you can change the gradients, for example clip them. On one device this does
         nothing. What compression keeps follows the batch size of `step` only. Raises `GemelError`
@@ -173,6 +172,8 @@ class Trainer:
                     for total, gradient in zip(row, own, strict=True):
                         if total is not gradient:
                             total.copyto(gradient)
+            for position in part:
+                self._params[position]._mark_used(False)
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """The second half of `step`: update every parameter from its gradient on each device."""
@@ -288,9 +289,8 @@ class Trainer:
         """The gradients in blocks of rows, if backward has computed these for other workers."""
         if not self._together:
             return []
-        arrays = {position: self._params[position]._arrays for position in chosen}
         return [
-            [blocks_of(array) for array in compress(arrays[position], fresh)]
+            [blocks_of(array) for array in compress(self._params[position]._arrays, fresh)]
             for position, (_, fresh) in chosen.items()
         ]
 

@@ -378,10 +378,11 @@ class Parameter:
             fresh.append(autograd.deposit_of(array).fresh)
         return grads, fresh
 
-    def _mark_used(self) -> None:
-        """Record that a step has used the gradients: they are stale until the next backward."""
+    def _mark_used(self, used: bool = True) -> None:
+        """Record that a step has used the gradients: they are stale until the next backward. If not
+        `used`, that all have been written for the next step."""
         for array in self._arrays:
-            autograd.deposit_of(array).fresh = False
+            autograd.deposit_of(array).fresh = not used
 
     def cast(self, dtype: Any) -> None:
         """Change the dtype; gradients are reset to zero."""
