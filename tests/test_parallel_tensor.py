@@ -112,6 +112,13 @@ def test_layers_in_parts_need_the_same_examples_on_all_devices():
         gluon.evaluate(net, [(x, y)], gluon.loss.L2Loss())
 
 
+def test_sequences_without_steps():
+    heads = parallel.SelfAttention(8, 4)
+    parts = parallel.TensorParallel(heads, TWO)
+    parts.initialize()
+    assert parts(np.ones((2, 0, 8))).shape == (2, 0, 8)
+
+
 def test_units_that_do_not_divide():
     devices = [gpu(0), gpu(1), gpu(2)]
     for layer in (parallel.ColumnDense(4, in_units=6), parallel.RowDense(6, in_units=4)):
@@ -122,6 +129,12 @@ def test_units_that_do_not_divide():
     parts.initialize()
     with pytest.raises(ShapeError, match="does not divide into 3 equal parts"):
         parts(np.ones((2, 5)))
+    mixed = nn.HybridSequential()
+    mixed.add(nn.Dense(6, in_units=5), parallel.ColumnDense(4, in_units=6))
+    mixed.initialize()
+    with pytest.raises(ShapeError, match="does not divide into 3 equal parts"):
+        parallel.TensorParallel(mixed, devices)
+    assert mixed(np.ones((2, 5))).shape == (2, 4)  # no parameter was moved
     with pytest.raises(parallel.SplitError, match="10 units do not divide into 4 heads"):
         parallel.SelfAttention(10, 4)
     with pytest.raises(parallel.SplitError, match="10 units do not divide into '2' heads"):

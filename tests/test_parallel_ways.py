@@ -242,6 +242,8 @@ def test_wrong_use(way):
         parts.backward(np.ones((4, 9, 2))[:, 0], np.ones((3,)), LOSS)
     parts.backward(*batch(), LOSS)  # nothing is left of the failed batch
     npx.waitall()
+    with pytest.raises(parallel.SplitError, match="Dense'> is not a network"):
+        split(way, nn.Dense, devices_of("gpu", 2))
     with pytest.raises(ValueError, match="int 3 is not a network"):
         split(way, 3, devices_of("gpu", 2))
 
@@ -383,6 +385,21 @@ def test_several_results(way):
     once, twice = parts(x)
     assert once.shape == (EXAMPLES, 3) and (twice.asnumpy() == 2 * once.asnumpy()).all()
     assert parts.backward(x, y, lambda found, label: LOSS(found[1], label)).shape == (EXAMPLES,)
+
+
+class Named(gluon.Block):
+    def forward(self, x):
+        return {"found": x}
+
+
+@pytest.mark.parametrize("way", [way for way in WAYS if way != "tensor"])
+def test_results_that_have_no_parts(way):
+    net = nn.Sequential()
+    net.add(nn.Dense(3), Named())
+    parts = split(way, net, devices_of("gpu", 2))
+    parts.initialize()
+    with pytest.raises(parallel.SplitError, match="returned something of type dict"):
+        parts(batch()[0])
 
 
 @pytest.mark.parametrize("way", WAYS)

@@ -31,7 +31,7 @@ class Split:
     """
 
     def __init__(self, net: Block, devices: Sequence[Device]) -> None:
-        if not hasattr(net, "reset_device"):
+        if isinstance(net, type) or not hasattr(net, "reset_device"):
             raise SplitError(
                 f"{type(self).__name__}: {type(net).__name__} {net!r} is not a network"
             )
@@ -182,9 +182,16 @@ def as_batch(name: str, x: Any, y: Any) -> tuple[Any, Any]:
 
 
 def joined(parts: Sequence[Any], device: Device) -> Any:
-    """Concatenate parts of a batch on a device; each of the results, if a network has several."""
+    """Concatenate parts of a batch on a device; each of the results, if a network has several.
+    Raises `SplitError` for results other than arrays."""
     if isinstance(parts[0], (tuple, list)):
         return type(parts[0])([joined(each, device) for each in zip(*parts, strict=True)])
+    if not hasattr(parts[0], "to_device"):
+        raise SplitError(
+            f"a network that is split returned something of type {type(parts[0]).__name__}, which "
+            "cannot be put together from the parts of a batch; return an array, or a tuple or list "
+            "of arrays"
+        )
     if len(parts) == 1:
         return parts[0].to_device(device)
     return np.concatenate([part.to_device(device) for part in parts], axis=0)

@@ -64,22 +64,24 @@ class CutParameter(Parameter):
             init=other.init,
         )
 
+    def _check_divides(self, shape: tuple[int, ...], devices: list[Device]) -> None:
+        """Raise unless a parameter of this shape divides into equal parts for these devices."""
+        axis: Any = self.cut_axis
+        if not hasattr(axis, "__index__") or not -len(shape) <= axis < len(shape):
+            raise AxisError(
+                f"parameter {self.name}: there is no axis {axis!r} of {shape} to split it along"
+            )
+        if shape[axis] % len(devices):
+            raise ShapeError(
+                f"parameter {self.name}: axis {axis} of {shape} does not divide into "
+                f"{len(devices)} equal parts for {', '.join(map(str, devices))}; choose another "
+                "number of units or of devices"
+            )
+
     def _cut(self, whole: ndarray, devices: list[Device]) -> tuple[ndarray, ...]:
         """The part of each device."""
-        axis: Any = self.cut_axis
-        if not hasattr(axis, "__index__") or not -whole.ndim <= axis < whole.ndim:
-            raise AxisError(
-                f"parameter {self.name}: there is no axis {axis!r} of {tuple(whole.shape)} to "
-                "split it along"
-            )
-        size = whole.shape[axis]
-        if size % len(devices):
-            raise ShapeError(
-                f"parameter {self.name}: axis {self.cut_axis} of {tuple(whole.shape)} does not "
-                f"divide into {len(devices)} equal parts for {', '.join(map(str, devices))}; "
-                "choose another number of units or of devices"
-            )
-        parts = split_data(whole, len(devices), axis)
+        self._check_divides(tuple(whole.shape), devices)
+        parts = split_data(whole, len(devices), self.cut_axis or 0)
         return tuple([part.copyto(device) for part, device in zip(parts, devices, strict=True)])
 
     def _make(self) -> tuple[ndarray, ...]:
@@ -219,12 +221,12 @@ class SelfAttention(HybridBlock):
             )
         batch, time = x.shape[0], x.shape[1]
         heads = [
-            part(x).reshape(batch, time, -1, self._size).swapaxes(1, 2)
+            part(x).reshape(batch, time, self._heads // count, self._size).swapaxes(1, 2)
             for part in (self.query, self.key, self.value)
         ]
         queries, keys, values = heads
         seen = npx.attention(queries, keys, values, causal=self._causal).swapaxes(1, 2)
-        return self.output(seen.reshape(batch, time, -1))
+        return self.output(seen.reshape(batch, time, self._heads // count * self._size))
 
 
 class TensorParallel(Split):
@@ -239,6 +241,12 @@ class TensorParallel(Split):
     def __init__(self, net: Block, devices: Sequence[Device]) -> None:
         super().__init__(net, devices)
         self._place()
+
+    def _place(self) -> None:
+        for _, parameter in self.net.collect_params().distinct():  # all, before one is moved
+            if isinstance(parameter, CutParameter) and parameter.is_shape_known:
+                parameter._check_divides(tuple(parameter.shape or ()), self.devices)
+        super()._place()
 
     def _everywhere(self, run: Callable[[Device], Any]) -> list[Any]:
         """Run this on each device, with the same random numbers; returns the results."""
