@@ -777,7 +777,7 @@ BAD: list[tuple[Any, type[Exception], str]] = [
             ArgumentError,
             "not a finite number above 0",
         )
-        for threshold in (0, -1, float("inf"), float("nan"), "much", None)
+        for threshold in (0, -1, 1e-60, 1e60, float("inf"), float("nan"), "much", None)
     ),
     (
         lambda: stored().set_gradient_compression("2bit"),

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from math import inf, isfinite, nan
+from math import isfinite, nan
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -21,6 +21,9 @@ from gemel import np
 from gemel.device import Device
 from gemel.errors import ArgumentError, unknown_name
 from gemel.tracing import compiled
+
+#: The thresholds that float32 holds with all its digits: a smaller one may be 0, a larger infinite.
+SMALLEST, LARGEST = 2.0**-126, 2.0**127
 
 
 class Compression(ABC):
@@ -152,7 +155,7 @@ def create(settings: dict[str, Any]) -> Compression | None:
     """Create the compression for settings like ``{"type": "2bit", "threshold": 0.5}``.
 
     Returns None for the type ``"none"``. Raises `UnknownNameError`, and `ArgumentError` if the
-    settings are not a dictionary or the threshold is not a positive, finite number.
+    settings are not a dictionary or the threshold is not a positive, finite number of float32.
     """
     if not isinstance(settings, Mapping):
         raise ArgumentError(
@@ -170,10 +173,10 @@ def create(settings: dict[str, Any]) -> Compression | None:
         threshold = float(settings["threshold"])
     except (TypeError, ValueError):
         threshold = 0.0
-    if not 0 < threshold < inf:
+    if not SMALLEST <= threshold <= LARGEST:
         raise ArgumentError(
             f"gradient compression: threshold {settings['threshold']!r} is not a finite number "
-            "above 0"
+            f"above 0 that float32 holds: {SMALLEST:g} to {LARGEST:g}"
         )
     return KINDS[kind](threshold)
 
