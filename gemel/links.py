@@ -133,7 +133,7 @@ class Topology:
         `UnknownNameError`.
         """
         best = {self.nodes[self.number(gpu)].name: (math.inf, 0.0)}
-        front = [gpu]
+        front = list(best)
         while front:
             found: dict[str, tuple[float, float]] = {}
             for link in self.links:

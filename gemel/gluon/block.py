@@ -483,8 +483,7 @@ def _warn_of_strays(block: Block) -> None:
 
 
 def _indented(block: Block) -> str:
-    first, *rest = repr(block).split("\n")
-    return "\n".join([first, *(f"  {line}" for line in rest)])
+    return repr(block).replace("\n", "\n  ")
 
 
 def __getattr__(name: str) -> Any:
