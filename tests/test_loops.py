@@ -450,6 +450,52 @@ def test_random_numbers_differ_from_round_to_round() -> None:
     assert len(set(program(np.zeros((6, 3))).reshape(-1).tolist())) == 18
 
 
+def draws_between(x: Any) -> Any:
+    begin = np.random.uniform(0, 1, (3,))
+    body = lambda e, s: (e * np.random.normal(0, 1, (3,)) + s, s + np.random.uniform())  # noqa: E731
+    y, last = npx.foreach(body, x, begin)
+    return y + np.random.uniform(0, 1, (3,)), last
+
+
+def draws_in_nested_loops(x: Any) -> Any:
+    inner = lambda d, c: npx.foreach(  # noqa: E731
+        lambda e, t: (npx.dropout(e, 0.5) + t, t + np.random.uniform()), d, c
+    )
+    rows = x.reshape(x.shape[0], 1, 3) * np.ones((1, 4, 1))
+    return (*npx.foreach(inner, rows, np.zeros((3,))), np.random.randint(0, 100, (4,)))
+
+
+def draws_for_nobody(x: Any) -> Any:
+    def body(e: Any, s: Any) -> Any:
+        np.random.uniform(0, 1, (2,))
+        return e + np.random.gamma(2.0, 1.0, (3,)), s * npx.dropout(e, 0.2)
+
+    return npx.foreach(body, x, np.ones(3))
+
+
+@pytest.mark.parametrize("function", [draws_between, draws_in_nested_loops, draws_for_nobody])
+def test_loops_draw_what_their_rounds_draw_without_one(function: Any) -> None:
+    """The same bits in every round, call and gradient, and afterwards."""
+    program = gemel.compile(function)
+    for length in (6, 4, 2):
+        found = []
+        for each in (function, program):
+            np.random.seed(11)
+            results: list[Any] = []
+            for _ in range(2):
+                x = np.arange(3.0 * length).reshape(length, 3) / 10
+                x.attach_grad()
+                with autograd.record():
+                    outputs = each(x)
+                    loss = sum((y.astype("float32") ** 2).sum() for y in outputs)
+                loss.backward()
+                results += [*outputs, x.grad, np.random.uniform(0, 1, (2,))]
+            found.append(results)
+        for one, other in zip(*found, strict=True):
+            numpy.testing.assert_array_equal(one.asnumpy(), other.asnumpy())
+        assert has_loop(program, x) or length < 4
+
+
 def test_a_block_in_a_loop_that_updates_statistics() -> None:
     net, other = gluon.nn.BatchNorm(in_channels=3), gluon.nn.BatchNorm(in_channels=3)
     for each in (net, other):

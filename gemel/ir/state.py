@@ -202,13 +202,6 @@ class State:
         inside = all(holder.node.serial >= began for holder in changed)
         return inside and _values(self.updates) == _values(before.updates)
 
-    def is_alone(self, before: Savepoint, began: int) -> bool:
-        """Whether there were no effects since `before`, except on nodes made since `began`.
-
-        That is, no random numbers were drawn, and all writes were inside.
-        """
-        return self.random_calls == before.random_calls and self.writes_inside(before, began)
-
 
 def _values(updates: dict[int, tuple[Any, Entry]]) -> list[int]:
     """The identities of parameters' new values: comparing entries by `==` would add nodes."""

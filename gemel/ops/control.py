@@ -95,6 +95,13 @@ def choose(condition: Any, inputs: tuple[Any, ...], sides: Any) -> tuple[Entry, 
     return node.entries
 
 
+def drawn_from(
+    results: tuple[Entry, ...], streams: dict[int, tuple[Entry, Entry]]
+) -> tuple[Entry, ...]:
+    """Results whose random calls draw from these streams, each a seed and a number, by call."""
+    return rewrite(Graph((), results), partial(_from_stream, streams)).outputs
+
+
 def _from_stream(
     streams: dict[int, tuple[Entry, Entry]], node: Node, inputs: tuple[Entry, ...]
 ) -> tuple[Entry, ...] | None:
@@ -277,4 +284,14 @@ def closed(results: tuple[Entry, ...], free: tuple[Entry, ...], name: str) -> Gr
     return Graph(inputs, inline(Graph(free, results), inputs), name=name)
 
 
-__all__ = ["Op", "branch", "choose", "closed", "cond", "free_inputs", "iterate", "listed"]
+__all__ = [
+    "Op",
+    "branch",
+    "choose",
+    "closed",
+    "cond",
+    "drawn_from",
+    "free_inputs",
+    "iterate",
+    "listed",
+]

@@ -67,9 +67,9 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
 
     data and states are arrays, or lists of them, which may be nested. The result is (outputs
     stacked along a new first axis, last states). In a trace it is one step of the program, for any
-    length of the axis, and body is called twice. The loop is unrolled, for a fixed length, if it
-    has less than four rounds, or if body does something different the second time, draws random
-    numbers or writes to arrays from outside.
+    length of the axis (for this one if body draws random numbers), and body is called twice. The
+    loop is unrolled, for a fixed length, if it has less than four rounds, or if body does something
+    different the second time or writes to arrays from outside.
 
     >>> npx.foreach(lambda x, s: (x + s, x + s), np.array([1.0, 2.0, 3.0]), np.array(0.0))
     """

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from gemel.dtype import bool_
+from gemel.dtype import bool_, int64
 from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
@@ -22,7 +22,9 @@ from gemel.ir.op import numpy
 from gemel.ir.rules import Emitter
 from gemel.ir.state import Savepoint
 from gemel.ir.trace import Trace
-from gemel.ops.control import closed
+from gemel.ops.control import closed, drawn_from
+from gemel.ops.elementwise import add, iota, minimum, multiply, subtract
+from gemel.ops.random import stream_taken
 from gemel.ops.shape import reshape
 from gemel.spec import Spec
 
@@ -124,7 +126,8 @@ class Round(NamedTuple):
     elements: list[Entry]  # the elements that this round gets in an unrolled loop, if known
     results: tuple[Entry, ...]
     nodes: list[Node]  # the nodes created in the round, each after its inputs
-    alone: bool  # it draws no random numbers and only writes to arrays it has created
+    alone: bool  # it only writes to arrays it has created
+    draws: int = 0  # the number of random calls
 
 
 def is_whole(trace: Trace, length: int) -> bool:
@@ -136,9 +139,10 @@ class TracedLoop:
     """A loop of a trace, over the first axis of arrays, with the first states.
 
     Its body is traced twice, on placeholders for elements and states. The loop is unrolled if the
-    body does not do the same the second time, draws random numbers, writes to arrays from outside,
-    changes a state's spec or needs NumPy. The placeholders then become the elements and states of
-    the first rounds, and the other rounds are traced after these.
+    body does not do the same the second time, writes to arrays from outside, changes a state's spec
+    or needs NumPy. The placeholders then become the elements and states of the first rounds, and
+    the other rounds are traced after these. If rounds draw random numbers, their length is fixed,
+    because the number of calls of a program is.
     """
 
     #: The number of the input that says whether a round runs; -1 if all do.
@@ -180,7 +184,10 @@ class TracedLoop:
             self._write_out(rounds)
             return None
         self.trace.state.restore(before)
-        return self._whole(rounds[0])
+        if rounds[0].draws:
+            self.length = int(self.length)
+            self.trace.state.random_calls += self.length * rounds[0].draws
+        return self._whole(rounds[0], before.random_calls)
 
     def _elements(self, place: int) -> list[Entry]:
         return [entry[place] for entry in self.data]
@@ -201,8 +208,9 @@ class TracedLoop:
         if any(stand in trace.state.contents for stand in stands) or self._leaves(before, began):
             trace.state.restore(before)
             return None
-        alone = trace.state.is_alone(before, began)
-        return Round(stands, elements, results, _made(results, began), alone)
+        alone = trace.state.writes_inside(before, began)
+        draws = trace.state.random_calls - before.random_calls
+        return Round(stands, elements, results, _made(results, began), alone, draws)
 
     def _leaves(self, before: Savepoint, began: int) -> bool:
         """Whether the traced round must not be used if the loop is unrolled."""
@@ -214,7 +222,8 @@ class TracedLoop:
         same = [entry.spec for entry in states] == [entry.spec for entry in self.states]
         weak = any(entry.spec.weak for entry in found.results)
         kernels = all(node.has_kernel for node in found.nodes if node.op is not None)
-        return found.alone and same and not weak and kernels
+        may_draw = self.condition < 0 and self.trace.notes is None
+        return found.alone and same and not weak and kernels and (may_draw or not found.draws)
 
     def _write_out(self, rounds: list[Round]) -> None:
         """Turn the placeholders into the elements and states of the first rounds."""
@@ -233,21 +242,32 @@ class TracedLoop:
             states = found.results[len(found.results) - len(states) :]
         self.begun = len(rounds)
 
-    def _whole(self, found: Round) -> tuple[Entry, ...]:
-        """The loop as one operation."""
+    def _whole(self, found: Round, first_call: int) -> tuple[Entry, ...]:
+        """The loop as one operation. `first_call` is the number of its first random call."""
         stands, results = found.stands, found.results
         inside: dict[Node, None] = dict.fromkeys(entry.node for entry in stands)
         for node in found.nodes:
             # A node that may fail must only run in rounds that run.
             risky = self.condition >= 0 and node.fails
-            if risky or any(entry.node in inside for entry in node.inputs):
+            draws = node.op is not None and node.op.random
+            if risky or draws or any(entry.node in inside for entry in node.inputs):
                 inside[node] = None
         read = dict.fromkeys((*(e for node in inside for e in node.inputs), *results))
         free = [e for e in read if e.node not in inside and not e.node.is_number]
-        step = closed(results, (*stands, *free), "step")
-        counts = self.length, len(self.data), len(self.states)
+        elements, carried = stands[: len(self.data)], stands[len(self.data) :]
+        data, shared = list(self.data), list(free)
+        if found.draws:
+            stream = numbers_of(first_call, found.draws, int(self.length), self.reverse)
+            seed, number = (placeholder(Spec((), int64)) for _ in stream)
+            calls = range(first_call, first_call + found.draws)
+            streams = {call: (seed, add(number, call - first_call)) for call in calls}
+            results = drawn_from(results, streams)
+            elements, free = (*elements, number), [*free, seed]
+            data, shared = [*data, stream[1]], [*shared, stream[0]]
+        step = closed(results, (*elements, *carried, *free), "step")
+        counts = self.length, len(data), len(self.states)
         spec = LoopSpec(step, *counts, reverse=self.reverse, condition=self.condition)
-        return loop.apply((*self.data, *self.states, *free), spec.parameters)
+        return loop.apply((*data, *self.states, *shared), spec.parameters)
 
 
 class Conditional(TracedLoop):
@@ -271,11 +291,22 @@ class Conditional(TracedLoop):
     def _write_out(self, rounds: list[Round]) -> None:
         self.written = rounds
 
-    def _whole(self, found: Round) -> tuple[Entry, ...]:
+    def _whole(self, found: Round, first_call: int) -> tuple[Entry, ...]:
         own = set(walk(found.results[:-1]))
         self.leaves_last = any(node.fails for node in found.nodes if node not in own)
         self.length -= self.leaves_last
-        return super()._whole(found)
+        return super()._whole(found, first_call)
+
+
+def numbers_of(first: int, draws: int, length: int, reverse: bool) -> tuple[Entry, Entry]:
+    """The seed of a program, and for each element of a loop's data the number of the first random
+    call of its round, of `draws` in each."""
+    seed, number = stream_taken.apply((), {"call": first})
+    # The program takes all these numbers: it uses the last one.
+    _, last = stream_taken.apply((), {"call": first + draws * length - 1})
+    place = iota(shape=(length,), axis=0, dtype="int64")
+    place = subtract(length - 1, place) if reverse else place
+    return seed, minimum(add(number, multiply(place, draws)), last)
 
 
 def _made(results: tuple[Entry, ...], began: int) -> list[Node]:
@@ -316,12 +347,20 @@ def _same_steps(first: Round, second: Round, same: dict[Entry, Entry]) -> bool:
             inputs = [same.get(entry, entry) for entry in other.inputs]
             equal = node.op is not None and node.op is other.op
             equal = equal and list(map(id, inputs)) == list(map(id, node.inputs))
-            equal = equal and _same_settings(node.params, other.params)
+            equal = equal and _same_settings(_with_call(node, first.draws), other.params)
         if not equal or node.specs != other.specs:
             return False
         same.update(zip(other.entries, node.entries, strict=True))
     pairs = zip(first.results, second.results, strict=True)
     return all(same.get(b, b) is a for a, b in pairs)
+
+
+def _with_call(node: Node, draws: int) -> dict[str, Any]:
+    """The parameters that a node of the first round has in the second one."""
+    call = node.params.get("call")
+    if node.op is None or not node.op.random or call is None:
+        return node.params
+    return {**node.params, "call": call + draws}
 
 
 def _same_memory(one: Any, other: Any) -> bool:

@@ -89,7 +89,7 @@ class RecurrentCell(Block):
         Returns the outputs and the final states. The outputs are one array if `merge_outputs`, else
         a list (with `valid_length`, an array). After `valid_length` (batch,) steps, outputs are 0
         and states do not change; a sequence that would be longer has all steps. In a program, the
-        steps are one loop, as of `npx.foreach`, unless they differ or draw random numbers.
+        steps are one loop, as of `npx.foreach`, unless they differ.
         """
         self.reset()
         way = self._by_rounds if in_rounds(length) else self._by_steps
