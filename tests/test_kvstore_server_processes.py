@@ -255,9 +255,11 @@ def test_a_temporary_folder_goes_when_the_job_ends(
     folder.mkdir()
     count = "1" if number is None else "2"
     command = [sys.executable, "-m", "gemel", *SERVERS, "--spares", "0", "-n", count, str(script)]
+    # Tests that run under nohup ignore SIGHUP, and so would the job.
     job = subprocess.Popen(
-        command, env={**os.environ, "TMPDIR": str(folder)}, stdout=subprocess.PIPE, text=True
-    )
+        command, env={**os.environ, "TMPDIR": str(folder)}, stdout=subprocess.PIPE, text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_DFL),
+    )  # fmt: skip
     assert job.stdout is not None and job.stdout.readline() == "ready\n"
     if number is not None:
         assert list(folder.glob("gemel-servers-*"))
