@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from gemel.codegen import contract_plan
 from gemel.codegen.contract_amx_plan import in_tiles, pays_in_tiles
-from gemel.codegen.contract_plan import SCRATCH, Choice, ProductStep
+from gemel.codegen.contract_plan import SCRATCH, Choice
 from gemel.codegen.contract_task import FOURS, PAIRS, Task, WindowAxes, pays_in_pairs
 from gemel.codegen.program import (
     ANY,
@@ -44,6 +44,27 @@ PACKED_TILE = 1 << 18
 #: Adjacent panels share cache lines, so they are made together: at least this many, if the panels
 #: suffice for this many tiles.
 SIDE_BY_SIDE = 4
+
+
+class ProductStep(NamedTuple):
+    """One step of a product: a kernel and its arguments.
+
+    `buffers` are numbers of the product's operands (index operands have no buffer), or `SCRATCH`
+    and below. `integers` are the run-time integers, with 0 for each of the scalars. The range of
+    tiles is [0, extent), with `chunk` tiles per call; tiles may run in any order and in parallel.
+    `packs` is the operand that a step copies into panels, if it does nothing else (-1: it does
+    more): the step may be skipped while the operand and the panels are unchanged. `scratch` has the
+    sizes in bytes of the scratch blocks that the product needs, each aligned to 64.
+    """
+
+    program: Program
+    buffers: list[int]
+    integers: list[int]
+    extent: int
+    chunk: int
+    packs: int = -1
+    scratch: Sequence[int] = ()
+    cost: int = 0  # nanoseconds on one core
 
 
 def steps(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import NamedTuple
 
 from gemel.codegen.contract_task import (
@@ -17,7 +16,7 @@ from gemel.codegen.contract_task import (
     rounded,
     spacing,
 )
-from gemel.codegen.program import Program, Schedule
+from gemel.codegen.program import Schedule
 from gemel.errors import CompileError
 from gemel.extent import Dim, hold, seen
 
@@ -56,6 +55,8 @@ PACKING, PACKED, APART = 3000.0, 0.6, 0.08
 #: Bytes of b that stay in the first-level cache; extra cycles for a vector from the second level.
 FIRST_BYTES, SECOND = 1 << 14, 0.1
 
+#: Tiles with fewer rows or columns than this take less time than reading far factors for them.
+SMALL = 32
 #: Up to this many rows, loading a part of b takes long compared to the work done with it.
 FAR_ROWS = 256
 #: Numbers of vectors of columns for which panels of two vectors are at least a sixteenth empty.
@@ -328,7 +329,8 @@ def _may_pack_b(task: Task) -> bool:
     """Whether the kernel may make panels of b itself: not if later products need them again, nor if
     a block of a, all of which is read for each panel, does not stay in a near cache."""
     depth = min(task.k * task.dtype.itemsize, K_BLOCK * 4)
-    return not task.often and task.m * depth <= RESIDENT
+    wide = task.target.width == 64 and task.n > WIDE * task.lanes
+    return not task.often and task.m * depth <= (NEAR_BYTES if wide else RESIDENT)
 
 
 def _left(limits: TileLimits, schedule: Schedule) -> TileLimits:
@@ -434,6 +436,13 @@ def _tiled(schedule: Schedule, task: Task, k_block: int = 0, wide: int = 0) -> C
     wanted = 1
     if microseconds > ALONE:
         wanted = max(4 if microseconds < 100 else 8, int(microseconds / LONGEST) + 1)
+    line = task.k * task.dtype.itemsize
+    if schedule.packs_b and m * line > NEAR_BYTES:
+        # Each tile reads its rows of a from afar, for all its columns.
+        wanted = min(wanted, max(8, n // (2 * columns)))
+    if min(m, n) >= SMALL and min(m, n) * line > NEAR_BYTES:
+        # Both factors are far away, and each tile reads parts of both.
+        wanted = min(wanted, max(4, m * n // (2 * SMALL) ** 2))
     m_parts = n_parts = 1
     stays_cached = task.often and batch * n * task.k * task.dtype.itemsize <= NEAR_BYTES
     stays_cached = stays_cached and schedule.kind == "gemm" and not wide
@@ -477,24 +486,3 @@ def _cut(total: int, block: int, unit: int) -> tuple[int, int]:
 def up(value: int, multiple: int) -> int:
     """The value, rounded up to a multiple."""
     return -(-value // multiple) * multiple
-
-
-class ProductStep(NamedTuple):
-    """One step of a product: a kernel and its arguments.
-
-    `buffers` are numbers of the product's operands (index operands have no buffer), or `SCRATCH`
-    and below. `integers` are the run-time integers, with 0 for each of the scalars. The range of
-    tiles is [0, extent), with `chunk` tiles per call; tiles may run in any order and in parallel.
-    `packs` is the operand that a step copies into panels, if it does nothing else (-1: it does
-    more): the step may be skipped while the operand and the panels are unchanged. `scratch` has the
-    sizes in bytes of the scratch blocks that the product needs, each aligned to 64.
-    """
-
-    program: Program
-    buffers: list[int]
-    integers: list[int]
-    extent: int
-    chunk: int
-    packs: int = -1
-    scratch: Sequence[int] = ()
-    cost: int = 0  # nanoseconds on one core
