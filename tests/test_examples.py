@@ -7,9 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from programs import surroundings
+
+import gemel
+from gemel import np
 
 EXAMPLES = Path(__file__).parent.parent / "examples"
 #: A text that each example prints.
@@ -55,6 +59,22 @@ def test_training_of_the_readme_may_be_run_again(tmp_path: Path) -> None:
         )
         assert found.returncode == 0, found.stderr
     assert (tmp_path / "digits-symbol.json").exists()
+
+
+def test_programs_of_the_page_about_programs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They run one after the other, as printed."""
+    pytest.importorskip("onnx")
+    monkeypatch.chdir(tmp_path)
+    text = (EXAMPLES.parent / "docs" / "programs.md").read_text()
+    names: dict[str, Any] = {}
+    for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL):
+        exec(block, names)
+    loaded = gemel.load("net.gemel")
+    words = np.ones((7, 3), dtype="int32")
+    found, wanted = loaded(words), names["net"](words)
+    assert found.shape == (7, 3, 50) and bool((abs(found - wanted) < 1e-5).all())
 
 
 @pytest.mark.parametrize("name", sorted(path.name for path in EXAMPLES.glob("*.py")))
