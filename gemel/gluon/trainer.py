@@ -216,10 +216,10 @@ class Trainer:
 
     def _begin_alike(self, position: int, parameter: Parameter) -> None:
         """All workers begin with the first one's values; this one's gradients go to all."""
-        ours = isinstance(self._store, stores.KVStore)
-        if ours:
+        if ours := isinstance(self._store, stores.KVStore):
             self._store.claim(position, parameter)
-        later = sum(p._arrays[0].nbytes for p in self._params[:position] if p._arrays)
+        before = (p for p in self._params[:position] if p._arrays and p.grad_req != "null")
+        later = sum(p._arrays[0].nbytes for p in before)
         for array in parameter._arrays:
             let_travel(array, self._store.blocks(array, later) if ours else 1)
         self._store.broadcast(position, parameter._arrays[0], out=list(parameter._arrays))
