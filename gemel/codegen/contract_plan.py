@@ -444,7 +444,7 @@ def _tiled(schedule: Schedule, task: Task, k_block: int = 0, wide: int = 0) -> C
         # Both factors are far away, and each tile reads parts of both.
         wanted = min(wanted, max(4, m * n // (2 * SMALL) ** 2))
     m_parts = n_parts = 1
-    stays_cached = task.often and batch * n * task.k * task.dtype.itemsize <= NEAR_BYTES
+    stays_cached = task.often and batch * n * line <= NEAR_BYTES
     stays_cached = stays_cached and schedule.kind == "gemm" and not wide
     while batch * m_parts * n_parts < wanted:
         square = n_block <= (wide or m_block * 4)

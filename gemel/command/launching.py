@@ -16,6 +16,7 @@ from threading import Thread
 
 from gemel import config
 from gemel.errors import MissingFileError, WorkersError
+from gemel.process.signals import ending_signals
 
 #: Programs that start processes, by preference: next to this Python, then on the path.
 STARTERS = ("mpiexec", "mpirun")
@@ -74,9 +75,7 @@ def _passing_on(job: subprocess.Popen[bytes]) -> Iterator[None]:
     def pass_on(number: int, frame: object) -> None:
         job.send_signal(number)
 
-    both = signal.SIGTERM, signal.SIGHUP
-    heard = [one for one in both if signal.getsignal(one) != signal.SIG_IGN]
-    before = {one: signal.signal(one, pass_on) for one in heard}
+    before = {one: signal.signal(one, pass_on) for one in ending_signals()}
     try:
         yield
     finally:

@@ -46,9 +46,8 @@ def save(obj: Any, path: Any) -> None:
     call determines the number and kinds of its arguments. If it depends on sizes, as in ``if
     x.shape[0] > 1``, the file is valid for sizes with the same answers, and for others if it has
     been called on such. Loops of `npx.foreach` and recurrent layers are saved for all lengths.
-    `gemel.load` needs neither class nor source.
-    The file appears complete or not at all. Raises `ExportError` for anything that is not a
-    program.
+    `gemel.load` needs neither class nor source. The file appears complete or not at all. Raises
+    `ExportError` for anything that is not a program.
     """
     if isinstance(obj, HybridBlock):
         kinds = _kinds_of_block(obj)

@@ -184,10 +184,7 @@ class TracedLoop:
             self._write_out(rounds)
             return None
         self.trace.state.restore(before)
-        if rounds[0].draws:
-            self.length = int(self.length)
-            self.trace.state.random_calls += self.length * rounds[0].draws
-        return self._whole(rounds[0], before.random_calls)
+        return self._whole(rounds[0])
 
     def _elements(self, place: int) -> list[Entry]:
         return [entry[place] for entry in self.data]
@@ -242,8 +239,8 @@ class TracedLoop:
             states = found.results[len(found.results) - len(states) :]
         self.begun = len(rounds)
 
-    def _whole(self, found: Round, first_call: int) -> tuple[Entry, ...]:
-        """The loop as one operation. `first_call` is the number of its first random call."""
+    def _whole(self, found: Round) -> tuple[Entry, ...]:
+        """The loop as one operation."""
         stands, results = found.stands, found.results
         inside: dict[Node, None] = dict.fromkeys(entry.node for entry in stands)
         for node in found.nodes:
@@ -257,10 +254,11 @@ class TracedLoop:
         elements, carried = stands[: len(self.data)], stands[len(self.data) :]
         data, shared = list(self.data), list(free)
         if found.draws:
-            stream = numbers_of(first_call, found.draws, int(self.length), self.reverse)
+            first = self.trace.state.random_calls
+            stream = self._calls_taken(found.draws)
             seed, number = (placeholder(Spec((), int64)) for _ in stream)
-            calls = range(first_call, first_call + found.draws)
-            streams = {call: (seed, add(number, call - first_call)) for call in calls}
+            calls = range(first, first + found.draws)
+            streams = {call: (seed, add(number, call - first)) for call in calls}
             results = drawn_from(results, streams)
             elements, free = (*elements, number), [*free, seed]
             data, shared = [*data, stream[1]], [*shared, stream[0]]
@@ -268,6 +266,18 @@ class TracedLoop:
         counts = self.length, len(data), len(self.states)
         spec = LoopSpec(step, *counts, reverse=self.reverse, condition=self.condition)
         return loop.apply((*data, *self.states, *shared), spec.parameters)
+
+    def _calls_taken(self, draws: int) -> tuple[Entry, Entry]:
+        """Take the random calls of all rounds, `draws` in each: the seed of a program, and for each
+        element of the data the number of the first call of its round."""
+        first, self.length = self.trace.state.random_calls, int(self.length)
+        self.trace.state.random_calls += draws * self.length
+        seed, number = stream_taken.apply((), {"call": first})
+        # The program takes all these numbers: it uses the last one.
+        _, last = stream_taken.apply((), {"call": first + draws * self.length - 1})
+        place = iota(shape=(self.length,), axis=0, dtype="int64")
+        place = subtract(self.length - 1, place) if self.reverse else place
+        return seed, minimum(add(number, multiply(place, draws)), last)
 
 
 class Conditional(TracedLoop):
@@ -291,22 +301,11 @@ class Conditional(TracedLoop):
     def _write_out(self, rounds: list[Round]) -> None:
         self.written = rounds
 
-    def _whole(self, found: Round, first_call: int) -> tuple[Entry, ...]:
+    def _whole(self, found: Round) -> tuple[Entry, ...]:
         own = set(walk(found.results[:-1]))
         self.leaves_last = any(node.fails for node in found.nodes if node not in own)
         self.length -= self.leaves_last
-        return super()._whole(found, first_call)
-
-
-def numbers_of(first: int, draws: int, length: int, reverse: bool) -> tuple[Entry, Entry]:
-    """The seed of a program, and for each element of a loop's data the number of the first random
-    call of its round, of `draws` in each."""
-    seed, number = stream_taken.apply((), {"call": first})
-    # The program takes all these numbers: it uses the last one.
-    _, last = stream_taken.apply((), {"call": first + draws * length - 1})
-    place = iota(shape=(length,), axis=0, dtype="int64")
-    place = subtract(length - 1, place) if reverse else place
-    return seed, minimum(add(number, multiply(place, draws)), last)
+        return super()._whole(found)
 
 
 def _made(results: tuple[Entry, ...], began: int) -> list[Node]:

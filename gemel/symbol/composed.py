@@ -172,11 +172,8 @@ def _(x: Any, *, bins: int, limits: Any) -> Any:
 def _(x: Any, edges: Any, weights: Any = None, *, density: bool) -> Any:
     if weights is not None:
         return None
-    x = (
-        cast(reshape(x, shape=(-1,)), dtype="uint8")
-        if x.dtype is bool_
-        else reshape(x, shape=(-1,))
-    )
+    x = reshape(x, shape=(-1,))
+    x = cast(x, dtype="uint8") if x.dtype is bool_ else x
     below = _number_before(x, edges[:-1], False), _number_before(x, edges[-1:], True)
     reached = concatenate(*below, axis=0)
     found = subtract(reached[1:], reached[:-1])

@@ -13,6 +13,7 @@ from gemel.gluon.inputs import of_array
 from gemel.gluon.nn.activations import activation_named
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
+from gemel.ops.rounds import is_whole
 from gemel.ranges import counted
 from gemel.spec import check_axes
 from gemel.tracing.manners import are_nd, as_nd
@@ -202,7 +203,7 @@ def _check_length(count: int, length: int) -> None:
 def in_rounds(length: int) -> bool:
     """Whether a program is traced that runs this many steps as one loop."""
     trace = current_trace()
-    return trace is not None and trace.least_rounds is not None and length >= trace.least_rounds
+    return trace is not None and is_whole(trace, length)
 
 
 def _as_array(value: Any) -> Any:

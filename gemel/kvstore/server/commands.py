@@ -15,6 +15,7 @@ from gemel.errors import GemelError, MissingFileError, WorldError
 from gemel.kvstore.server.launch import Job, launch
 from gemel.kvstore.server.server import serve
 from gemel.kvstore.server.settings import RULES, Limits, ServerSettings
+from gemel.process.signals import ending_signals
 
 #: Exit status of a server or job that could not start.
 REFUSED = 2
@@ -178,9 +179,8 @@ def run_launch(given: argparse.Namespace, program: str, arguments: list[str]) ->
             given.folder,
             given.spares,
         )
-        for one in (signal.SIGTERM, signal.SIGHUP):
-            if signal.getsignal(one) != signal.SIG_IGN:  # nohup ignores SIGHUP
-                signal.signal(one, lambda number, frame: sys.exit(128 + number))
+        for one in ending_signals():
+            signal.signal(one, lambda number, frame: sys.exit(128 + number))
         return launch(job, given.engine)
     except GemelError as error:
         print(f"gemel launch: {type(error).__name__}: {error}", file=sys.stderr)

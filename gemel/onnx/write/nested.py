@@ -31,12 +31,13 @@ def _(
 def _side(graph: Graph, side: Inner, inputs: Sequence[str]) -> Any:
     with graph.inside() as nodes:
         found = graph.inlined(side, inputs)
-        named = [(graph.node("Identity", name), entry.spec) for name, entry in _of(side, found)]
-        return graph.body(nodes, (), named)
+        return graph.body(nodes, (), _results(graph, found, side))
 
 
-def _of(inner: Inner, found: Sequence[str]) -> list[tuple[str, Any]]:
-    return list(zip(found, inner.outputs, strict=True))
+def _results(graph: Graph, found: Sequence[str], inner: Inner) -> list[tuple[str, Spec]]:
+    """The results of a body under names of their own, with specs."""
+    specs = (entry.spec for entry in inner.outputs)
+    return [(graph.node("Identity", name), s) for name, s in zip(found, specs, strict=True)]
 
 
 @exports("iterate")
@@ -49,8 +50,8 @@ def _(graph: Graph, call: Call, *inputs: str, condition: Inner, step: Inner) -> 
         states = [(graph.named("state"), spec) for spec in specs]
         found = graph.inlined(step, [*(name for name, _ in states), *shared])
         more = graph.node("Identity", _holds(graph, condition, [*found, *shared]))
-        named = [(graph.node("Identity", name), entry.spec) for name, entry in _of(step, found)]
-        body = graph.body(nodes, [*formal, *states], [(more, SCALAR), *named])
+        results = _results(graph, found, step)
+        body = graph.body(nodes, [*formal, *states], [(more, SCALAR), *results])
     return graph.several("Loop", count, "", first, *inputs[:count], body=body)
 
 
@@ -66,8 +67,9 @@ def _(graph: Graph, call: Call, *inputs: str, **parameters: Any) -> Written:
     rounds, outputs = graph.number(loop.length), len(loop.outputs)
     with graph.inside() as nodes:
         count, more = graph.named("round"), graph.named("more")
-        left = graph.node("Sub", rounds, graph.constant(1)) if loop.reverse else ""
-        place = graph.node("Sub", left, count) if loop.reverse else count
+        place = count
+        if loop.reverse:
+            place = graph.node("Sub", graph.node("Sub", rounds, graph.constant(1)), count)
         states = [graph.named("state") for _ in range(loop.states)]
         elements = [graph.node("Gather", x, place, axis=0) for x in inputs[:first]]
         found = _round_of(graph, loop, [*elements, *states, *inputs[last:]], states)
