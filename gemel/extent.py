@@ -8,27 +8,52 @@ that needs a number has to ask for it (`__index__`), and a guard then holds the 
 from __future__ import annotations
 
 import operator as arithmetic
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from gemel.forms import (
-    Atom,
-    Form,
-    added,
-    at_least,
-    combined,
-    form_text,
-    least_of,
-    names_of,
-    of_name,
-    of_number,
-)
+from gemel.forms import Atom, Form, combined, compared, form_text, names_of, of_name, of_number
+
+#: A relation, or an operator, and the forms on its sides.
+Question = tuple[str, Form, Form]
 
 
 class Guards(list["Guard"]):
-    """What a trace has asked of its free extents. `open`: the trace goes on."""
+    """What has been asked of some free extents, each question once.
 
-    open = True
+    `tracing`: whether the trace that asks goes on; None without one. What follows from forms alone
+    is remembered: a network's sizes are the same few sums, made and compared thousands of times.
+    """
+
+    def __init__(self, given: Iterable[Guard] = (), tracing: bool | None = None) -> None:
+        super().__init__(given)
+        self.tracing = tracing
+        #: Answers, and the places of their guards; -1: it is the same for all values.
+        self._answers = {g.question(): (g.answer, place) for place, g in enumerate(self)}
+        self._combined: dict[Question, Form] = {}
+
+    def ask(self, relation: str, left: int, right: int) -> bool:
+        """The answer for the values seen; a guard holds it unless it is the same for all values."""
+        question = relation, form_of(left), form_of(right)
+        answer, place = self._answers.get(question) or self._found(question, left, right)
+        if place < 0 or (place < len(self) and self[place].question() == question):
+            return answer
+        self._answers[question] = answer, len(self)  # again, if its guard was taken away
+        self.append(Guard(left, relation, right, answer))
+        return answer
+
+    def _found(self, question: Question, left: int, right: int) -> tuple[bool, int]:
+        known = compared(*question)
+        if known is None:
+            return RELATIONS[question[0]](seen(left), seen(right)), len(self)
+        self._answers[question] = known, -1
+        return known, -1
+
+    def combined(self, operator: str, left: int, right: int) -> Form:
+        """The form of left operator right."""
+        key = operator, form_of(left), form_of(right)
+        if key not in self._combined:
+            self._combined[key] = combined(*key)
+        return self._combined[key]
 
 
 class Guard:
@@ -45,6 +70,10 @@ class Guard:
     def forms(self) -> tuple[Form, Form]:
         """Both sides as sums."""
         return form_of(self.left), form_of(self.right)
+
+    def question(self) -> Question:
+        """Its relation and both sides as sums."""
+        return self.relation, form_of(self.left), form_of(self.right)
 
     def names(self) -> set[str]:
         """The names of the free extents in it."""
@@ -67,7 +96,7 @@ class Guard:
     def of(self, sizes: Mapping[str, int]) -> Guard | None:
         """The guard for such sizes; None if it holds for all values."""
         left, right = evaluate(self.left, sizes), evaluate(self.right, sizes)
-        if compared(self.relation, left, right) is self.answer:
+        if compared(self.relation, form_of(left), form_of(right)) is self.answer:
             return None
         return Guard(left, self.relation, right, self.answer)
 
@@ -110,12 +139,10 @@ class Dim(Integer):
     __slots__ = ("form", "guards", "value")
 
     form: Form
-    guards: list[Guard]
+    guards: Guards
     value: int
 
-    def __new__(
-        cls, value: int, made: str | Form, guards: list[Guard], least: int | None = 2
-    ) -> Dim:
+    def __new__(cls, value: int, made: str | Form, guards: Guards, least: int | None = 2) -> Dim:
         """A dim with the present value `value`: a free size with a name and a minimum, or a sum."""
         self = object.__new__(cls)
         self.form = of_name(made, least) if isinstance(made, str) else made
@@ -182,17 +209,8 @@ class Dim(Integer):
 
     def _ask(self, relation: str, left: Any, right: Any) -> bool:
         left, right = _of_one_trace(left, right)
-        known = compared(relation, left, right)
-        if known is not None:
-            return known
-        answer = RELATIONS[relation](seen(left), seen(right))
-        sides = form_of(left), form_of(right)
-        guards = left.guards if isinstance(left, Dim) else right.guards
-        for guard in guards:
-            if guard.relation == relation and guard.forms() == sides:
-                return answer
-        guards.append(Guard(left, relation, right, answer))
-        return answer
+        guards: Guards = left.guards if isinstance(left, Dim) else right.guards
+        return guards.ask(relation, left, right)
 
     def __pow__(self, other: Any, modulo: Any = None) -> Any:
         if modulo is not None:
@@ -344,27 +362,7 @@ def form_of(extent: int) -> Form:
     return of_number(extent)
 
 
-def compared(relation: str, left: int, right: int) -> bool | None:
-    """The answer of a comparison if it is the same for all values, else None."""
-    if type(right) is int:
-        if type(left) is int:
-            return RELATIONS[relation](left, right)
-        least = least_of(form_of(left))
-        if least is not None and least > right:
-            return False
-        if relation == "==" and name_of(left):  # it may have any value from its least on
-            return None
-    difference = added(form_of(right), form_of(left), -1)
-    if not difference:
-        return relation != "<"
-    if at_least(difference, 0 if relation == "<=" else 1):
-        return relation != "=="
-    if at_least(added((), difference, -1), 0 if relation == "<" else 1):
-        return False
-    return None
-
-
-def combine(operator: str, left: int, right: int, guards: list[Guard]) -> int:
+def combine(operator: str, left: int, right: int, guards: Guards) -> int:
     """left operator right; a plain number if it is the same for all values."""
     left, right = _of_one_trace(left, right)
     if isinstance(left, Dim):
@@ -372,7 +370,7 @@ def combine(operator: str, left: int, right: int, guards: list[Guard]) -> int:
     elif isinstance(right, Dim):
         guards = right.guards
     value = OPERATORS[operator](seen(left), seen(right))
-    form = combined(operator, form_of(left), form_of(right))
+    form = guards.combined(operator, left, right)
     return Dim(value, form, guards) if any(product for product, _ in form) else value
 
 
@@ -387,12 +385,12 @@ def _of_one_trace(left: int, right: int) -> tuple[int, int]:
 
 
 def _is_open(extent: Dim) -> bool:
-    return isinstance(extent.guards, Guards) and extent.guards.open
+    return extent.guards.tracing is True
 
 
 def is_left_over(extent: Dim) -> bool:
     """Whether the trace of an extent has ended."""
-    return isinstance(extent.guards, Guards) and not extent.guards.open
+    return extent.guards.tracing is False
 
 
 def minimum(a: int, b: int) -> int:
@@ -407,7 +405,7 @@ def maximum(a: int, b: int) -> int:
     return max(a, b) if guards is None else combine("maximum", a, b, guards)
 
 
-def _guards_of(*extents: int) -> list[Guard] | None:
+def _guards_of(*extents: int) -> Guards | None:
     return next((extent.guards for extent in extents if isinstance(extent, Dim)), None)
 
 

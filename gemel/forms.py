@@ -133,6 +133,22 @@ def _least_of_sides(form: Form, depth: int) -> int | None:
     return None
 
 
+def compared(relation: str, left: Form, right: Form) -> bool | None:
+    """The answer of a comparison (``==``, ``<`` or ``<=``) if it is the same for all values."""
+    if not right or (len(right) == 1 and not right[0][0]):  # a number
+        least = least_of(left)
+        if least is not None and least > (right[0][1] if right else 0):
+            return False
+    difference = added(right, left, -1)
+    if not difference:
+        return relation != "<"
+    if at_least(difference, 0 if relation == "<=" else 1):
+        return relation != "=="
+    if at_least(added((), difference, -1), 0 if relation == "<" else 1):
+        return False
+    return None
+
+
 def combined(operator: str, left: Form, right: Form) -> Form:
     """left operator right."""
     if operator in ("+", "-"):

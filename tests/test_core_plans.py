@@ -32,7 +32,7 @@ from core_fakes import (
 from core_kernels import BOOL, FLOAT32, INT64
 
 from gemel import _core
-from gemel.extent import Dim, Guard
+from gemel.extent import Dim, Guard, Guards
 from gemel.runtime.image import (
     INPUT,
     OUTPUT,
@@ -283,7 +283,7 @@ def running(size: int, rounds: Any, width: Any, turned: bool = False) -> Any:
 
 @pytest.mark.parametrize("turned", [False, True])
 def test_loops_of_any_length(turned: bool) -> None:
-    rounds, width = Dim(6, "n", []), Dim(3, "m", [])
+    rounds, width = Dim(6, "n", Guards()), Dim(3, "m", Guards())
     made = running(3, rounds, width, turned)
     for shape in ((6, 3), (1, 2), (0, 5), (257, 4)):
         x = numpy.random.default_rng(1).integers(0, 9, shape).astype("float32")
@@ -295,7 +295,7 @@ def test_loops_of_any_length(turned: bool) -> None:
 @pytest.mark.parametrize("held", [(), (1, 0, 1, 1, 0), (0, 0, 0), (1, 1), (0, 1)], ids=str)
 def test_loops_with_a_condition(held: tuple[int, ...], window: bool) -> None:
     """Skipped rounds keep the states; a condition that cannot change ends the loop."""
-    rounds, width = Dim(6, "n", []), Dim(3, "m", [])
+    rounds, width = Dim(6, "n", Guards()), Dim(3, "m", Guards())
     kernel = vector("add", 6, 6)
     windows = [
         ((0, 0, 0), 4 * width, 0),
@@ -337,7 +337,7 @@ def test_loops_with_a_condition(held: tuple[int, ...], window: bool) -> None:
 
 def test_loops_in_loops_side_by_side_and_what_they_cost() -> None:
     """An inner loop's windows lie in the outer loop's; the cost counts all rounds."""
-    kernel, n = vector("add", 6, 6), Dim(4, "n", [])
+    kernel, n = vector("add", 6, 6), Dim(4, "n", Guards())
     rows = 1 << 14
 
     def part(i: int) -> list[Any]:
@@ -440,11 +440,11 @@ def test_malformed_plans_are_refused() -> None:
 
 def test_any_word_of_an_image_may_be_wrong() -> None:
     """Such an image is refused or names only what exists, and no read goes outside of it."""
-    size = Dim(6, "n", [])
+    size = Dim(6, "n", Guards())
     kernel = vector("add", 6, 6)
     made = image(
         "mutated",
-        [(FLOAT32, (size,)), (FLOAT32, (size, 2), (2, Dim(3, "s", [])), WRITTEN)],
+        [(FLOAT32, (size,)), (FLOAT32, (size, 2), (2, Dim(3, "s", Guards())), WRITTEN)],
         [(FLOAT32, (size * 2 + 1,)), (FLOAT32, (2,), (1,), 1, OUTPUT, 0)],
         [
             loop_step(kernel, [(0, 0, 0), (3, 0, 0), (2, 0, 0)], size),
@@ -481,7 +481,7 @@ def test_any_word_of_an_image_may_be_wrong() -> None:
 
 
 def test_an_image_with_everything_in_it_needs_nothing_beside_it() -> None:
-    size = Dim(6, "n", [])
+    size = Dim(6, "n", Guards())
     code = kernels.elementwise("add", 1, (FLOAT32, FLOAT32), FLOAT32)
     made = Image("embedded")
     made.kernel("add", None, lambda: code)
@@ -497,7 +497,7 @@ def test_an_image_with_everything_in_it_needs_nothing_beside_it() -> None:
 
 
 def test_a_plan_serves_the_sizes_its_guards_allow() -> None:
-    guards: list[Guard] = []
+    guards = Guards()
     n = Dim(6, "n", guards)
     assert n > 3
     kernel = vector("add", 6, 6)
@@ -527,7 +527,7 @@ def test_a_plan_serves_the_sizes_its_guards_allow() -> None:
 
 
 def test_sizes_beyond_63_bits_do_not_fit() -> None:
-    n = Dim(6, "n", [])
+    n = Dim(6, "n", Guards())
     made = plan("large", [(FLOAT32, (n,))], [(FLOAT32, (n * 2**61,), (0,), 0, INPUT, 0)], [])
     with pytest.raises((TypeError, ValueError), match=r"other sizes|63 bits"):
         made(array(numpy.ones(4)))
@@ -550,7 +550,7 @@ class General(_core.OpBase):
         size = inputs[0].size
         if self.kind == "none":
             return None
-        n = Dim(size, "n", [])
+        n = Dim(size, "n", Guards())
         if self.kind == "view":
             return plan("half", [(FLOAT32, (n,))], [(FLOAT32, (n // 2,), (2,), 0, INPUT, 0)], [])
         guards = [Guard(2, "<=", n, self.kind != "single")]

@@ -14,7 +14,17 @@ import pytest
 import gemel
 from gemel import autograd, np, npx
 from gemel.errors import TraceError
-from gemel.extent import Dim, Guard, Sizes, concrete, form_of, maximum, minimum, name_of, seen
+from gemel.extent import (
+    Dim,
+    Guards,
+    Sizes,
+    concrete,
+    form_of,
+    maximum,
+    minimum,
+    name_of,
+    seen,
+)
 from gemel.forms import form_text
 from gemel.ir.free import trial
 
@@ -202,8 +212,22 @@ def test_guards_are_few() -> None:
     assert len(program.trace.extents.guards) + len(program.guards) <= 8
 
 
+def test_guards_that_are_taken_away_are_left_again_by_the_same_question() -> None:
+    guards = Guards()
+    n = Dim(8, "n", guards)
+    assert n > 5 and n < 9 and n > 5
+    assert [repr(guard) for guard in guards] == ["5 < n", "n < 9"]
+    del guards[1:]
+    assert n > 5 and n < 9 and n < 9
+    assert [repr(guard) for guard in guards] == ["5 < n", "n < 9"]
+    copied = Guards(guards)
+    m = Dim(7, "n", copied)  # another number, for which the guards hold
+    assert m < 9 and m > 5 and m * 2 > 3
+    assert copied == guards
+
+
 def test_an_extent_is_no_number_for_c_code() -> None:
-    guards: list[Guard] = []
+    guards = Guards()
     n = Dim(8, "n", guards)
     assert not isinstance(n, int)
     assert n == n and n > 1 and n != 0 and bool(n) and hash(n) == hash(8)
@@ -225,10 +249,10 @@ def test_errors_show_numbers() -> None:
 
 
 def test_names_that_stay_keep_the_form_and_get_the_new_number_and_guards() -> None:
-    old: list[Guard] = []
+    old = Guards()
     n, m = Dim(12, "n", old), Dim(5, "m", old)
     forms = [n, n + 1, 3 * n * m - m, (n - 1) // 2, (n + m) % 4, (n // m) * (m // 2)]
-    new: list[Guard] = []
+    new = Guards()
     values = {"n": Dim(40, "n", new), "m": Dim(9, "m", new)}
     staying, slowly = concrete(forms, Sizes(values)), concrete(forms, values)
     for fast, slow in zip(staying, slowly, strict=True):
@@ -239,7 +263,7 @@ def test_names_that_stay_keep_the_form_and_get_the_new_number_and_guards() -> No
 
 
 def test_texts_of_forms_have_the_parentheses_that_their_meaning_needs() -> None:
-    n, m = Dim(12, "n", []), Dim(5, "m", [])
+    n, m = Dim(12, "n", Guards()), Dim(5, "m", Guards())
     for form, expected in (
         ((n + 1) // 2, "((n + 1) // 2)"),
         (n // 3 + 1, "(n // 3) + 1"),
@@ -253,7 +277,7 @@ def test_texts_of_forms_have_the_parentheses_that_their_meaning_needs() -> None:
 
 def test_bounds_of_extremes_come_from_both_sides() -> None:
     """What is left of n after all but 3 is min(3, n), so never below 1."""
-    guards: list[Guard] = []
+    guards = Guards()
     n = Dim(5, "n", guards, least=1)
     left = n - maximum(0, n - 3)
     assert repr(maximum(0, left)) == repr(left)
@@ -264,7 +288,7 @@ def test_bounds_of_extremes_come_from_both_sides() -> None:
 
 
 def test_a_quotient_without_divisor_is_zero_where_names_stay() -> None:
-    guards: list[Guard] = []
+    guards = Guards()
     n = Dim(12, "n", guards)
     values = {"n": Dim(2, "n", guards)}
     found = concrete([7 // (n // 4), n + 1], Sizes(values))
@@ -273,7 +297,7 @@ def test_a_quotient_without_divisor_is_zero_where_names_stay() -> None:
 
 
 def test_names_that_become_others_or_numbers_do_not_stay() -> None:
-    guards: list[Guard] = []
+    guards = Guards()
     n, m = Dim(12, "n", guards), Dim(12, "m", guards)
     assert name_of(concrete(n, Sizes({"n": m, "m": m}))) == "m"
     assert concrete(n * 2 + m, Sizes({"n": 3, "m": 4})) == 10
@@ -337,7 +361,7 @@ def test_a_symbol_left_over_has_no_value(use: Callable[[Left], Any]) -> None:
 
 @pytest.mark.parametrize("fails", [False, True])
 def test_guards_of_a_trial_trace_are_discarded(fails: bool) -> None:
-    guards: list[Guard] = []
+    guards = Guards()
     rows, columns = Dim(6, "n", guards), Dim(3, "m", guards)
     assert rows > 4
     with contextlib.suppress(ZeroDivisionError), trial([rows, columns, 2]) as asked:

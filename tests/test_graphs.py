@@ -11,7 +11,7 @@ from random_graphs import random_graph
 
 from gemel import _core, cpu, np, npx
 from gemel.errors import GemelError
-from gemel.extent import OPERATORS, Dim, Guard, evaluate, maximum, minimum, seen
+from gemel.extent import OPERATORS, Dim, Guards, evaluate, maximum, minimum, seen
 from gemel.ir.graph import (
     Entry,
     Graph,
@@ -195,7 +195,7 @@ def test_text_of_numbers(value: Any) -> None:
 
 def test_keys_tell_graphs_apart() -> None:
     x, y, half = symbol(4, 6), symbol(4, 6), symbol(4, 6, dtype="float16")
-    free = placeholder(Spec((Dim(4, "n", []), 6), "float32"))
+    free = placeholder(Spec((Dim(4, "n", Guards()), 6), "float32"))
     with Trace():
         graphs = [
             *(Graph((x, y), (found,)) for found in (x - y, y - x, x + y, x, y)),
@@ -217,7 +217,7 @@ def test_keys_tell_graphs_apart() -> None:
 def test_text_of_what_cannot_be_written_or_read() -> None:
     with pytest.raises(GemelError, match="only numbers can be printed"):
         print_graph(Graph((), (captured(np.ones(2)),)))
-    x = placeholder(Spec((Dim(4, "n", []), 3), "float32"))
+    x = placeholder(Spec((Dim(4, "n", Guards()), 3), "float32"))
     with pytest.raises(GemelError, match="n is free"), Trace():
         print_graph(Graph((x,), (x.reshape(x.shape[0], 3, 1),)))
     with pytest.raises(GemelError, match="ends inside a graph"):
@@ -332,7 +332,7 @@ def test_plans_compute_what_the_graph_means(seed: int, monkeypatch: pytest.Monke
 
 
 def test_dims_compute() -> None:
-    n = Dim(6, "n", [])
+    n = Dim(6, "n", Guards())
     forms = [n + 1, 1 + n, n - 2, 10 - n, n * 3, 3 * n, n // 2, 13 // n, n % 4, (n * 2 + 1) // 3]
     assert [seen(value) for value in forms] == [7, 7, 4, 4, 18, 18, 3, 2, 2, 4]
     assert all(isinstance(value, Dim) for value in forms)
@@ -342,7 +342,7 @@ def test_dims_compute() -> None:
 
 
 def test_dims_simplify_to_what_is_known() -> None:
-    n = Dim(6, "n", [])
+    n = Dim(6, "n", Guards())
     assert (n * 4) // 4 is n or repr((n * 4) // 4) == "n"
     assert (n * 4) // n == 4
     assert not isinstance((n * 4) // n, Dim)
@@ -352,7 +352,7 @@ def test_dims_simplify_to_what_is_known() -> None:
 
 
 def test_questions_leave_guards_unless_the_answer_is_always_the_same() -> None:
-    guards: list[Guard] = []
+    guards = Guards()
     n = Dim(6, "n", guards)
     assert n == n
     assert n + 1 == 1 * n + 1
@@ -378,7 +378,7 @@ def test_questions_leave_guards_unless_the_answer_is_always_the_same() -> None:
      lambda n: 2**n, lambda n: n << 1, lambda n: n & 3, lambda n: n < 6.5],
 )  # fmt: skip
 def test_numbers_a_dim_cannot_express_fix_its_value(question: Any) -> None:
-    guards: list[Guard] = []
+    guards = Guards()
     n = Dim(6, "n", guards)
     found = question(n)
     assert found == question(6)
@@ -405,7 +405,7 @@ def test_dims_compute_what_numbers_do(seed: int) -> None:
         by_zero = made[0] in ("//", "%") and seen(right) == 0
         return left - left if by_zero else OPERATORS[made[0]](left, right)
 
-    guards: list[Guard] = []
+    guards = Guards()
     sizes = [{name: draw.choice([2, 3, 7, 64, 65, 999]) for name in "nmk"} for _ in range(8)]
     dims: dict[str, int] = {name: Dim(n, name, guards) for name, n in sizes[0].items()}
     for _ in range(40):
@@ -430,7 +430,7 @@ def zero_somewhere(made: Any, size: dict[str, int], value: Any) -> bool:
 
 
 def test_broadcasting_a_dim_with_itself_or_one_keeps_it_free() -> None:
-    guards: list[Guard] = []
+    guards = Guards()
     n = Dim(6, "n", guards)
     shape = broadcast(
         "add", Spec((n, 4), "float32"), Spec((4,), "float32"), Spec((n, 1), "float32")
@@ -440,7 +440,7 @@ def test_broadcasting_a_dim_with_itself_or_one_keeps_it_free() -> None:
 
 
 def test_dims_of_two_names_are_equal_by_guard() -> None:
-    guards: list[Guard] = []
+    guards = Guards()
     n, m = Dim(6, "n", guards), Dim(6, "m", guards)
     assert n == m
     assert guards[0].holds({"n": 3, "m": 3})

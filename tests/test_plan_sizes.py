@@ -19,7 +19,7 @@ from gemel.codegen.contract_plan import decided
 from gemel.codegen.contract_task import Task, bucket
 from gemel.codegen.target import host
 from gemel.errors import GemelError
-from gemel.extent import Dim, Guard
+from gemel.extent import Dim, Guards
 from gemel.ir.trace import Trace
 from gemel.ops.shape import Layout, dense_strides
 from gemel.passes.bind import concrete_graph
@@ -251,13 +251,13 @@ def test_buckets() -> None:
     assert [bucket(n) for n in (0, 1, 63, 64, 65, 72, 73, 128, 129, 144, 1000, 1025)] == [
         0, 1, 63, 64, 72, 72, 80, 128, 144, 144, 1024, 1152,
     ]  # fmt: skip
-    guards: list[Guard] = []
+    guards = Guards()
     assert bucket(Dim(1000, "n", guards)) == 1024 and bucket(Dim(5, "m", guards)) == 5
     assert [str(guard) for guard in guards] == ["960 < n", "n <= 1024", "m == 5"]
 
 
 def test_a_product_is_held_along_k_only_where_it_is_computed_otherwise() -> None:
-    guards: list[Guard] = []
+    guards = Guards()
     k = Dim(100, "k", guards)
     task = Task(gemel.dtype.float32, ("k", "n"), host(), 8, 8, k)
     choice = decided(task)

@@ -21,7 +21,7 @@ class Extents:
 
     def __init__(self, least: int = 2, guards: Guards | None = None) -> None:
         self.least = least
-        self.guards = Guards() if guards is None else guards
+        self.guards = Guards(tracing=True) if guards is None else guards
         #: The free extents by name.
         self.dims: dict[str, int] = {}
 

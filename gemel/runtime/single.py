@@ -8,7 +8,7 @@ from typing import Any
 from gemel.codegen.body import write_elementwise
 from gemel.codegen.nest import estimate
 from gemel.dtype import DTYPES
-from gemel.extent import Dim, Guard
+from gemel.extent import Dim, Guard, Guards
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.layout import Layout, dense
 from gemel.ir.op import Op
@@ -49,7 +49,7 @@ class FreeSizes:
     """
 
     def __init__(self, specs: tuple[Spec, ...]) -> None:
-        self.guards: list[Guard] = []
+        self.guards = Guards()
         self._known: dict[tuple[str, int], int] = {}
         self.specs = tuple(
             spec if spec.weak else Spec((self._named("n", n, 2) for n in spec.shape), spec.dtype)

@@ -42,7 +42,7 @@ class Questions(Guards):
     """The guards of free extents, without those that are evaluated again wherever the file runs."""
 
     def __init__(self, notes: Notes) -> None:
-        super().__init__()
+        super().__init__(tracing=True)
         self._notes = notes
 
     def append(self, guard: Guard) -> None:

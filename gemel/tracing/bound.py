@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import nullcontext
 from typing import Any
 
 from gemel import _core
@@ -82,7 +83,9 @@ class Bound:
         elif plan is not None:
             results, written = plan(*arrays, *arguments.numbers), []
         elif arrays:
-            results = self.inference(arguments.arrays, own)(*arrays, *arguments.numbers)
+            # The first time, garbage is collected while the plan runs.
+            with nullcontext() if self.plan else uncollected:
+                results = self.inference(arguments.arrays, own)(*arrays, *arguments.numbers)
         else:
             results = on_current_device(self.inference((), ()), *arguments.numbers)
         for position, value in zip(written, results[len(results) - len(written) :], strict=True):

@@ -105,9 +105,9 @@ class Program:
         self.blocks = [(own, own.version()) for own in self.trace.scopes.blocks.values()]
         #: The guards on free extents; extents that were found to be equal share one name.
         self.guards = self.trace.extents.guards
-        self.guards.open = False
+        self.guards.tracing = False
         self.asked_recording = self.trace.recording.asked
-        self.trace.extents.guards = Guards(self.guards)
+        self.trace.extents.guards = Guards(self.guards, tracing=True)
         reaching = dependencies(traced.outputs, self._ends)
         #: For each input, a bit set of the outputs whose gradients may reach it. An input that no
         #: gradient reaches keeps its old gradient, as without tracing.

@@ -15,7 +15,7 @@ from typing import Any
 from gemel import _core, config
 from gemel.codegen.schedules import Recipe
 from gemel.errors import NoKernelError
-from gemel.extent import Dim, Guard
+from gemel.extent import Dim, Guard, Guards
 from gemel.ir.graph import Graph
 from gemel.ir.text import signature
 from gemel.ir.trace import Trace
@@ -116,7 +116,7 @@ class SizedPlans:
         optimized = self.optimized(backend)
         if not all(guard.holds(values) for guard in self.guards):
             raise Unfit
-        guards = list(self.guards)
+        guards = Guards(self.guards)
         free = {name: Dim(value, name, guards) for name, value in values.items()}
         graph = concrete_graph(optimized, free)
         stable, random, atomic = self.stable, self.random, self.atomic
