@@ -230,6 +230,21 @@ def test_packed_panels_and_blocks_of_k(lasts: tuple[str, str], name: str) -> Non
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("a_last", ["k", "m"])
+def test_few_rows_without_panels_in_blocks_of_k(a_last: str, name: str) -> None:
+    """Several rows of micro-tiles read the same part of b while it is near."""
+    for m, n, k in ((20, 100, 1700), (32, 33, 3333), (15, 7, 2100)):
+        task = Task(float32, (a_last, "n"), targets.TARGETS[name], m, n, k)
+        choice = contract_plan.variants(task)
+        if choice.schedule.b_form == "n":  # without masks an incomplete panel is packed
+            assert choice.schedule.split and not choice.schedule.packs_b
+        assert 512 <= choice.k_block <= contract_plan.K_BLOCK
+        check_product(float32, name, (m, n, k), (a_last, "n"), seed=m, pad=m % 4)
+    one = Task(float32, (a_last, "n"), targets.TARGETS[name], 1, 100, 1700)
+    assert contract_plan.variants(one).k_block == 0  # b is read once
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_panels_that_share_lines_of_memory(name: str) -> None:
     """Whole panels are packed in the order of k, several at a time; a shorter last one alone."""
     for m, n in ((14 * 9, 160), (14 * 9 + 5, 163), (3, 1), (57, 32), (71, 31)):

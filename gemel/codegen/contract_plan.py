@@ -415,10 +415,11 @@ def _fits(count: int, vectors: int) -> bool:
 
 
 def _k_block(schedule: Schedule, task: Task) -> int:
-    """Blocks of k of about equal length if packed panels would outgrow the cache; else 0."""
+    """Blocks of k of about equal length if what several micro-tiles read would outgrow the cache;
+    else 0."""
     most = K_BLOCK * 4 // task.dtype.itemsize
-    panels = schedule.b_form == "packed" or schedule.packs_b
-    if schedule.kind != "gemm" or not panels or task.k <= most * 3 // 2:
+    again = schedule.b_form == "packed" or task.m > schedule.rows
+    if schedule.kind != "gemm" or not again or task.k <= most * 3 // 2:
         return 0
     return -(-task.k // -(-task.k // most))
 
