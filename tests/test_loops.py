@@ -473,7 +473,21 @@ def draws_for_nobody(x: Any) -> Any:
     return npx.foreach(body, x, np.ones(3))
 
 
-@pytest.mark.parametrize("function", [draws_between, draws_in_nested_loops, draws_for_nobody])
+def draws_around_what_is_drawn(x: Any) -> Any:
+    """Rounds that draw, and read what was drawn before them."""
+    far = np.random.uniform(0, 1, (3,))
+
+    def outer(row: Any, s: Any) -> Any:
+        near = np.random.uniform(0, 1, (3,))
+        inner = lambda e, t: (e * near * far + np.random.uniform(), t + near * npx.dropout(e, 0.2))  # noqa: E731
+        return npx.foreach(inner, row, s + far)
+
+    return npx.foreach(outer, x.reshape(x.shape[0], 1, 3) * np.ones((1, 4, 1)), np.zeros(3))
+
+
+@pytest.mark.parametrize("function", [
+    draws_between, draws_in_nested_loops, draws_for_nobody, draws_around_what_is_drawn,
+])  # fmt: skip
 def test_loops_draw_what_their_rounds_draw_without_one(function: Any) -> None:
     """The same bits in every round, call and gradient, and afterwards."""
     program = gemel.compile(function)

@@ -241,31 +241,38 @@ class TracedLoop:
 
     def _whole(self, found: Round) -> tuple[Entry, ...]:
         """The loop as one operation."""
-        stands, results = found.stands, found.results
-        inside: dict[Node, None] = dict.fromkeys(entry.node for entry in stands)
-        for node in found.nodes:
-            # A node that may fail must only run in rounds that run.
-            risky = self.condition >= 0 and node.fails
-            draws = node.op is not None and node.op.random
-            if risky or draws or any(entry.node in inside for entry in node.inputs):
-                inside[node] = None
+        stands, results, inside = found.stands, found.results, self._inside(found)
         read = dict.fromkeys((*(e for node in inside for e in node.inputs), *results))
         free = [e for e in read if e.node not in inside and not e.node.is_number]
         elements, carried = stands[: len(self.data)], stands[len(self.data) :]
         data, shared = list(self.data), list(free)
+        step = closed(results, (*elements, *carried, *free), "step")
         if found.draws:
             first = self.trace.state.random_calls
             stream = self._calls_taken(found.draws)
             seed, number = (placeholder(Spec((), int64)) for _ in stream)
             calls = range(first, first + found.draws)
             streams = {call: (seed, add(number, call - first)) for call in calls}
-            results = drawn_from(results, streams)
-            elements, free = (*elements, number), [*free, seed]
+            # In the step alone: what all rounds share may be random, too, with calls of its own.
+            given, count = step.inputs, len(elements)
+            inputs = (*given[:count], number, *given[count:], seed)
+            step = Graph(inputs, drawn_from(step.outputs, streams), name="step")
             data, shared = [*data, stream[1]], [*shared, stream[0]]
-        step = closed(results, (*elements, *carried, *free), "step")
         counts = self.length, len(data), len(self.states)
         spec = LoopSpec(step, *counts, reverse=self.reverse, condition=self.condition)
         return loop.apply((*data, *self.states, *shared), spec.parameters)
+
+    def _inside(self, found: Round) -> dict[Node, None]:
+        """The nodes of a round that each round computes anew; others are computed before the loop,
+        as they depend on no element or state."""
+        inside: dict[Node, None] = dict.fromkeys(entry.node for entry in found.stands)
+        for node in found.nodes:
+            # A node that may fail must only run in rounds that run.
+            risky = self.condition >= 0 and node.fails
+            draws = node.op is not None and node.op.random
+            if risky or draws or any(entry.node in inside for entry in node.inputs):
+                inside[node] = None
+        return inside
 
     def _calls_taken(self, draws: int) -> tuple[Entry, Entry]:
         """Take the random calls of all rounds, `draws` in each: the seed of a program, and for each
