@@ -680,6 +680,23 @@ def test_recurrent_layers(layer: str, options: dict[str, Any]) -> None:
             numpy.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=2e-4, atol=1e-5)
 
 
+def test_files_of_rounds_that_make_arrays_like_what_they_get(tmp_path: Any) -> None:
+    """`ones_like` of a state is computed before the loop, where there is no such state."""
+
+    def function(x: Any) -> Any:
+        body = lambda e, s: (e * np.ones_like(s + e), np.where(np.zeros_like(s) == 0, s + e, s))  # noqa: E731
+        return npx.foreach(body, x, np.zeros_like(x[0]))
+
+    program, x = gemel.compile(function), np.arange(18.0).reshape(6, 3)
+    program(x)
+    gemel.save(program, tmp_path / "loop.gemel")
+    loaded = gemel.load(tmp_path / "loop.gemel")
+    for length in (6, 8):
+        x = np.arange(3.0 * length).reshape(length, 3)
+        for one, other in zip(loaded(x), function(x), strict=True):
+            numpy.testing.assert_array_equal(one.asnumpy(), other.asnumpy())
+
+
 def test_exports(tmp_path: Any) -> None:
     class Net(gluon.HybridBlock):
         def __init__(self) -> None:

@@ -272,6 +272,9 @@ class TracedLoop:
             draws = node.op is not None and node.op.random
             if risky or draws or any(entry.node in inside for entry in node.inputs):
                 inside[node] = None
+        if self.trace.notes is not None:
+            others = (node for node in found.nodes if node not in inside)
+            self.trace.notes.taken_out((e for node in others for e in node.entries), found.stands)
         return inside
 
     def _calls_taken(self, draws: int) -> tuple[Entry, Entry]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import cProfile
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from inspect import unwrap
 from types import CodeType, FrameType
@@ -19,7 +19,7 @@ from gemel import _core, np, npx
 from gemel.extent import Guard, Guards
 from gemel.ir.closed import ClosedOver
 from gemel.ir.extents import Extents
-from gemel.ir.graph import Entry, Node
+from gemel.ir.graph import Entry, Node, walk
 from gemel.ir.op import Op
 from gemel.ir.trace import Trace
 from gemel.legacy.declare import WRITERS, Written, load
@@ -112,6 +112,17 @@ class Notes:
     def note(self, entry: Entry, written: Written) -> None:
         """Note how an entry is written as a call of an MXNet operation."""
         self.made[entry] = Note(written, self.note_name(written.name.lower())), 0
+
+    def taken_out(self, entries: Iterable[Entry], stands: Iterable[Entry]) -> None:
+        """Entries are computed before the loop in whose round they were made: forget the calls that
+        read the round's stand-ins, as `np.ones_like(state)` does, though its result does not."""
+        inside = {stand.node for stand in stands}
+        for entry in entries:
+            note = self.made.get(entry)
+            read = () if note is None else _leaves(note[0].written.inputs)
+            given = [each for each in read if isinstance(each, Entry)]
+            if not inside.isdisjoint(walk(given)):
+                del self.made[entry]
 
     def argument(self, name: str, value: float) -> Any:
         """A number among the function's arguments: a constant in MXNet's files."""
