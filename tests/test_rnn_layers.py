@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import numpy
 import pytest
 from slow import check
 
+import gemel
 from gemel import autograd, cpu, device, gluon, gpu, init, nd, np, npx
 from gemel.errors import ShapeError, UnknownNameError
 from gemel.gluon import nn, rnn
@@ -214,14 +216,30 @@ class Unrolled(gluon.HybridBlock):
         return (*outputs, *ends) if isinstance(outputs, list) else (outputs, *ends)
 
 
+#: Cells that keep something from step to step, inside of others.
+KEPT = {
+    "kept around kept": lambda: rnn.ZoneoutCell(
+        rnn.VariationalDropoutCell(
+            stack(rnn.ZoneoutCell(rnn.GRUCell(4), 0.3), rnn.DropoutCell(0.2), rnn.GRUCell(3)),
+            0.2, 0.3, 0.2,
+        ), 0.3, 0.2,
+    ),
+    "zoneout of states": lambda: rnn.ZoneoutCell(rnn.ResidualCell(rnn.GRUCell(3)), 0, 0.3),
+    "both ways with masks": lambda: rnn.VariationalDropoutCell(
+        rnn.BidirectionalCell(
+            rnn.ZoneoutCell(rnn.GRUCell(3), 0.5, 0.5),
+            rnn.VariationalDropoutCell(rnn.LSTMCell(2), 0.1, 0.2, 0.3),
+        ), 0.3, 0, 0.3,
+    ),
+}  # fmt: skip
 WAYS = [("NTC", False, True), ("TNC", False, None), ("TNC", True, True), ("NTC", True, False)]
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-@pytest.mark.parametrize("kind", CELLS)
+@pytest.mark.parametrize("kind", [*CELLS, *KEPT])
 def test_programs_unroll_as_cells_do(kind: str, way: tuple[Any, ...]) -> None:
-    """In a program, cells whose steps are all alike run as one loop; dropout draws the same."""
-    net = Unrolled(CELLS[kind](), *way)
+    """In a program, cells run as a loop, also if they keep something; dropout draws the same."""
+    net = Unrolled({**CELLS, **KEPT}[kind](), *way)
     net.initialize(init.Uniform(0.5))
     x, lengths = np.random.normal(size=(5, 5, 3)), np.array([1, 5, 3, 2, 0])
     net(x)
@@ -241,8 +259,52 @@ def test_programs_unroll_as_cells_do(kind: str, way: tuple[Any, ...]) -> None:
         for one, other in zip(*found, strict=True):
             close(one, other, 1e-4)
     graph = net._own.compiled.graph(*given)
-    random = kind in ("zoneout", "variational")
-    assert (graph.count("loop") > 0) is not random
+    assert graph.count("loop") > 0
+
+
+class Following(rnn.HybridRecurrentCell):
+    """A cell of one's own around one that keeps something, which goes on after `unroll`."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.inner = rnn.VariationalDropoutCell(rnn.ZoneoutCell(rnn.GRUCell(3), 0.5), 0.3, 0, 0.4)
+
+    def forward(self, x: Any, states: Any) -> Any:
+        output, states = self.inner(x, states)
+        return output + x, states
+
+
+class Further(gluon.HybridBlock):
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = Following()
+
+    def forward(self, x: Any) -> Any:
+        outputs, states = self.cell.unroll(x.shape[0] - 1, x[:-1], layout="TNC", merge_outputs=True)
+        return outputs, self.cell(x[-1], states)[0]
+
+
+def test_what_cells_keep_lasts_after_a_loop(tmp_path: Path) -> None:
+    """A step after `unroll` has its masks and its last output; files take any length."""
+    net = Further()
+    net.initialize(init.Uniform(0.5))
+    for length in (8, 6):
+        x, found = np.random.normal(size=(length, 4, 3)), []
+        for compiled in (False, True):
+            net.hybridize(compiled)
+            np.random.seed(3)
+            with autograd.train_mode():
+                found.append([*net(x), np.random.uniform()])
+        for one, other in zip(*found, strict=True):
+            close(one, other)
+    assert net._own.compiled.graph(x).count("loop") == 1
+    close(copy.deepcopy(net)(x)[0], net(x)[0])  # nothing of the trace is copied
+    gemel.save(net, tmp_path / "net.gemel")
+    loaded = gemel.load(tmp_path / "net.gemel")
+    for length in (6, 9, 3):
+        x = np.random.normal(size=(length, 2, 3))
+        for one, other in zip(loaded(x), net(x), strict=True):
+            close(one, other)
 
 
 @pytest.mark.parametrize("compiled", [False, True])

@@ -69,6 +69,15 @@ class RecurrentCell(Block):
         cells = (cell for cell in self._children.values() if isinstance(cell, RecurrentCell))
         return all(cell._takes_either() for cell in cells)
 
+    def _keeping(self) -> list[Any]:
+        """The cells in it, or itself, that keep something from step to step beside the states.
+
+        The first step of a sequence makes it. `_carried` of such a cell lists the arrays of it that
+        each step makes anew.
+        """
+        cells = (cell for cell in self._children.values() if isinstance(cell, RecurrentCell))
+        return [each for cell in cells for each in cell._keeping()]
+
     def reset(self) -> None:
         """Clear what was kept for the current sequence."""
         for cell in self._children.values():
@@ -93,7 +102,8 @@ class RecurrentCell(Block):
         steps are one loop, as of `npx.foreach`, unless they differ.
         """
         self.reset()
-        way = self._by_rounds if in_rounds(length) else self._by_steps
+        rounds = length - 1 if self._keeping() else length
+        way = self._by_rounds if in_rounds(rounds) else self._by_steps
         outputs, history, begun, states = way(
             length, inputs, begin_state, layout, valid_length is not None
         )
@@ -130,15 +140,30 @@ class RecurrentCell(Block):
     def _by_rounds(
         self, length: int, inputs: Any, begin_state: Any, layout: str, keeps: bool
     ) -> tuple[Any, list[Any], list[Any], list[Any]]:
-        """The same by one loop of a program."""
+        """The same by one loop of a program, after the first step if this makes what cells keep."""
+        keeping = self._keeping()
 
-        def step(x: Any, states: list[Any]) -> tuple[list[Any], list[Any]]:
+        def step(x: Any, given: list[Any]) -> tuple[list[Any], list[Any]]:
+            states, carried = given
+            for cell, arrays in zip(keeping, carried, strict=True):
+                cell._carried = arrays
             output, after = self(x, states)
-            return [output, *(after if keeps else ())], list(after)
+            found = [output, *(after if keeps else ())]
+            return found, [list(after), [cell._carried for cell in keeping]]
 
         whole = time_major(length, inputs, layout)
         begun = self._begun(begin_state, whole[0])
-        (outputs, *kept), states = npx.foreach(step, whole, list(begun))
+        given = [list(begun), [cell._carried for cell in keeping]]
+        if keeping:
+            first, given = step(whole[0], given)
+            found, (states, carried) = npx.foreach(step, whole[1:], given)
+            pairs = zip(first, found, strict=True)
+            found = [np.concatenate([one[None], others]) for one, others in pairs]
+            for cell, arrays in zip(keeping, carried, strict=True):
+                cell._carried = arrays
+        else:
+            found, (states, _) = npx.foreach(step, whole, given)
+        outputs, *kept = found
         return outputs, kept, begun, states
 
     def _begun(self, states: list[Any] | None, x: Tensor) -> list[Any]:

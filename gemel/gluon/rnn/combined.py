@@ -265,6 +265,20 @@ class _Remembering(ModifierCell):
     #: The trace in which it was reset, as a weak reference; None: outside of traces.
     _reset_in: Any = None
 
+    def __init__(self, base_cell: RecurrentCell, **settings: Any) -> None:
+        super().__init__(base_cell, **settings)
+        #: Arrays that each step makes for the next one.
+        self._carried: list[Any] = []
+        #: Arrays that the first step makes for all.
+        self._shared: dict[str, Any] = {}
+
+    def _remembers(self) -> bool:
+        """Whether the settings need anything to be kept."""
+        raise NotImplementedError
+
+    def _keeping(self) -> list[Any]:
+        return [*([self] if self._remembers() else ()), *super()._keeping()]
+
     def hybridize(self, active: bool = True, **flags: Any) -> None:
         """Compile the cell inside."""
         self.base_cell.hybridize(active, **flags)
@@ -272,6 +286,7 @@ class _Remembering(ModifierCell):
     def reset(self) -> None:
         """Clear what was kept."""
         super().reset()
+        self._carried, self._shared = [], {}
         trace = current_trace()
         self._reset_in = None if trace is None else ref(trace)
 
@@ -293,7 +308,9 @@ class _Remembering(ModifierCell):
         self.reset()
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**super().__getstate__(), "_reset_in": None}
+        state = {**super().__getstate__(), "_reset_in": None}
+        # What a trace has kept has no value outside of it.
+        return state if self._reset_in is None else {**state, "_carried": [], "_shared": {}}
 
 
 class ZoneoutCell(_Remembering):
@@ -314,25 +331,23 @@ class ZoneoutCell(_Remembering):
             check_probability(type(self).__name__, name, rate)
         super().__init__(base_cell, **settings)
         self._rates = zoneout_outputs, zoneout_states
-        self._before: Any = None
+
+    def _remembers(self) -> bool:
+        return bool(self._rates[0])
 
     def __repr__(self) -> str:
         out, state = self._rates
         return f"{type(self).__name__}(p_out={out}, p_state={state}, {self.base_cell!r})"
 
-    def reset(self) -> None:
-        """Clear the output of the previous step."""
-        super().reset()
-        self._before = None
-
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """The inner cell's results, with some values kept from the previous step."""
         self._go_on()
         output, new = self.base_cell(inputs, states)
-        before = np.zeros_like(output) if self._before is None else self._before
-        output = _zoned(self._rates[0], output, before)
+        if self._remembers():
+            (before,) = self._carried or [np.zeros_like(output)]
+            output = _zoned(self._rates[0], output, before)
+            self._carried = [output]
         new = [_zoned(self._rates[1], a, b) for a, b in zip(new, states, strict=True)]
-        self._before = output
         return output, new
 
 
@@ -361,7 +376,9 @@ class VariationalDropoutCell(_Remembering):
             check_probability(type(self).__name__, name, rate)
         super().__init__(base_cell, **settings)
         self._rates = {"inputs": drop_inputs, "states": drop_states, "outputs": drop_outputs}
-        self._masks: dict[str, Any] = {}
+
+    def _remembers(self) -> bool:
+        return any(self._rates.values())
 
     @takes_symbols
     def unroll(
@@ -394,11 +411,6 @@ class VariationalDropoutCell(_Remembering):
         rates = ", ".join(f"p_{name}={rate}" for name, rate in self._rates.items())
         return f"{type(self).__name__}({rates}, {self.base_cell!r})"
 
-    def reset(self) -> None:
-        """Clear the masks; the next step draws new ones."""
-        super().reset()
-        self._masks = {}
-
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """The inner cell's results with all masks applied."""
         self._go_on()
@@ -410,9 +422,9 @@ class VariationalDropoutCell(_Remembering):
     def _masked(self, place: str, x: Tensor) -> Tensor:
         if not self._rates[place]:
             return x
-        if place not in self._masks:
-            self._masks[place] = npx.dropout(np.ones_like(x), p=self._rates[place])
-        return x * self._masks[place]
+        if place not in self._shared:
+            self._shared[place] = npx.dropout(np.ones_like(x), p=self._rates[place])
+        return x * self._shared[place]
 
 
 __all__ = [
