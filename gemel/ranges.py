@@ -21,6 +21,7 @@ def counted(name: str, what: str, value: Any, least: int = 1) -> int:
     if isinstance(value, Dim):
         return value
     whole = hasattr(value, "__index__") and not getattr(value, "ndim", 0)
+    whole = whole and getattr(getattr(value, "dtype", None), "kind", "i") in "iu"
     if not whole or operator.index(value) < least:
         raise ArgumentError(
             f"{name}: {what} must be a whole number of at least {least}, not {value!r}"

@@ -484,6 +484,7 @@ LAYER_SETTINGS = {
     "a scheduler": lambda: gemel.optimizer.SGD(lr_scheduler=5),
     "factors": lambda: gemel.optimizer.SGD().set_lr_mult("a"),
     "a factor": lambda: gemel.optimizer.LARS().set_wd_mult({"w": "a"}),
+    "an array that is no count": lambda: nn.Dense(np.array(5.5)),
     "a sequence": lambda: gluon.rnn.LSTMCell(2).unroll(3, 5),
 }
 

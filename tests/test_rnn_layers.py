@@ -12,7 +12,7 @@ from slow import check
 
 import gemel
 from gemel import autograd, cpu, device, gluon, gpu, init, nd, np, npx
-from gemel.errors import ShapeError, UnknownNameError
+from gemel.errors import ArgumentError, ShapeError, UnknownNameError
 from gemel.gluon import nn, rnn
 
 LAYERS = {
@@ -676,3 +676,20 @@ def test_cells_take_a_list_of_their_states(kind, hybridized):
         ):
             cell(x, states)
     cell(x, tuple(cell.begin_state(2)))
+
+
+@pytest.mark.parametrize("kind", ["lstm", "zoneout", "variational", "residual"])
+@pytest.mark.parametrize("hybridized", [False, True])
+def test_unroll_says_what_is_wrong(kind: str, hybridized: bool) -> None:
+    """Rows of one array do not pass for states, and a length is a whole number."""
+    cell = CELLS[kind]()
+    cell.initialize()
+    x, count = np.ones((2, 5, 3)), len(cell.state_info())
+    function = lambda x, states, length=5: cell.unroll(length, x, states, merge_outputs=True)[0]  # noqa: E731
+    call = gemel.compile(function) if hybridized else function
+    call(x, cell.begin_state(2))
+    with pytest.raises(ShapeError, match=f"must be a list of {count} arrays, as from begin_state"):
+        call(x[:count], np.ones((count, 3)))
+    for length in ("5", None, -1, 5.5):
+        with pytest.raises(ArgumentError, match="unroll: length must be a whole number"):
+            call(x, cell.begin_state(2), length)

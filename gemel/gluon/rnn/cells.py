@@ -32,6 +32,8 @@ def takes_symbols(unroll: Unroll) -> Unroll:
 
     @wraps(unroll)
     def either(self: Any, length: int, inputs: Any, *arguments: Any, **keywords: Any) -> Any:
+        length = counted("unroll", "length", length, 0)
+
         def steps(inputs: Any, arguments: Any, keywords: Any) -> Any:
             return unroll(self, length, inputs, *arguments, **keywords)
 
@@ -149,11 +151,11 @@ class RecurrentCell(Block):
                 cell._carried = arrays
             output, after = self(x, states)
             found = [output, *(after if keeps else ())]
-            return found, [list(after), [cell._carried for cell in keeping]]
+            return found, [after, [cell._carried for cell in keeping]]
 
         whole = time_major(length, inputs, layout)
         begun = self._begun(begin_state, whole[0])
-        given = [list(begun), [cell._carried for cell in keeping]]
+        given = [begun, [cell._carried for cell in keeping]]
         if keeping:
             first, given = step(whole[0], given)
             found, (states, carried) = npx.foreach(step, whole[1:], given)

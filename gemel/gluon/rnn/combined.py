@@ -414,7 +414,7 @@ class VariationalDropoutCell(_Remembering):
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:
         """The inner cell's results with all masks applied."""
         self._go_on()
-        if states:
+        if isinstance(states, (list, tuple)) and states:
             states = [self._masked("states", states[0]), *states[1:]]
         output, states = self.base_cell(self._masked("inputs", inputs), states)
         return self._masked("outputs", output), states
