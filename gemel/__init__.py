@@ -23,6 +23,8 @@ from gemel.process import tracebacks
 
 tracebacks.install()  # first, for the errors of the settings
 config.check()
+for _text in config.misspelt():
+    tracebacks.warn(_text)
 _core.configure(
     workers=config.WORKERS.read(),
     serial=config.ENGINE.read() == "serial",

@@ -13,6 +13,8 @@ YES, NO = ("1", "true", "on", "yes"), ("0", "false", "off", "no")
 LARGEST = (1 << 63) - 1
 #: More threads than that are a mistake.
 MOST_WORKERS = 4096
+#: What the names of gemel's own variables begin with, and how alike a misspelt one is.
+_PREFIX, _ALIKE = "GEMEL_", 0.7
 
 
 class Variable:
@@ -82,6 +84,25 @@ def check() -> None:
     """Read all variables, so that a mistake is an error at the start. Raises what `read` raises."""
     for each in ALL:
         each.read()
+
+
+def misspelt() -> list[str]:
+    """What to warn of: variables of the environment that gemel does not read, each with the name
+    that may have been meant. Variables of others, such as a launcher's, are like none of gemel's.
+    """
+    known = {each.name for each in ALL}
+    unknown = [name for name in os.environ if name.startswith(_PREFIX) and name not in known]
+    if not unknown:
+        return []
+    from difflib import get_close_matches
+
+    # Without what all names begin with, by which every one would be like every other.
+    meant = [name.removeprefix(_PREFIX) for name in known if name.startswith(_PREFIX)]
+    found = []
+    for name in sorted(unknown):
+        for near in get_close_matches(name.removeprefix(_PREFIX), meant, 1, _ALIKE):
+            found.append(f"{name} has no effect; did you mean {_PREFIX}{near}?")
+    return found
 
 
 WORKERS = Variable(

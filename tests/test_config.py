@@ -86,6 +86,40 @@ def test_a_mistake_is_an_error_at_the_start(name: str) -> None:
     assert f"gemel{os.sep}__init__.py" not in ended.text
 
 
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("GEMEL_WORKER", "GEMEL_WORKERS"),
+        ("GEMEL_QUEUE_OPERATIONS", "GEMEL_QUEUE_OPS"),
+        ("GEMEL_CACHE_DIR", "GEMEL_CACHE"),
+        ("GEMEL_SIMULATED_GPU", "GEMEL_SIMULATED_GPUS"),
+        ("GEMEL_workers", None),  # names have capitals only
+        # Those of tests, benchmarks, builds and launchers.
+        ("GEMEL_EXAMPLES", None),
+        ("GEMEL_TEST_PROGRAMS", None),
+        ("GEMEL_PEERS", None),
+        ("GEMEL_SANITIZER", None),
+        ("GEMEL_LTO", None),
+        ("GEMEL_NOTE", None),
+        ("MXNET_HOMES", None),
+        *((variable.name, None) for variable in config.ALL),
+    ],
+)
+def test_a_misspelt_name_is_warned_of(
+    monkeypatch: pytest.MonkeyPatch, given: str, meant: str | None
+) -> None:
+    before = config.misspelt()
+    monkeypatch.setenv(given, "1")
+    new = [text for text in config.misspelt() if text not in before]
+    assert new == ([f"{given} has no effect; did you mean {meant}?"] if meant else [])
+
+
+def test_a_misspelt_name_is_warned_of_at_the_import() -> None:
+    ended = end("import gemel\nimport gemel.np", GEMEL_WORKER="1")
+    assert ended.code == 0
+    assert ended.text.count("GEMEL_WORKER has no effect; did you mean GEMEL_WORKERS?") == 1
+
+
 @pytest.mark.parametrize("variable", config.ALL, ids=lambda variable: variable.name)
 def test_a_default_is_shown_as_the_texts_have_it(
     variable: config.Variable, monkeypatch: pytest.MonkeyPatch
