@@ -6,6 +6,7 @@ import doctest
 import importlib
 import math
 import threading
+from functools import partial
 from typing import Any
 
 import numpy
@@ -22,6 +23,9 @@ def three(**changes: Any) -> Topology:
     nodes = [Node("gpu0", "gpu"), Node("gpu1", "gpu"), Node("hub", "switch")]
     links = [Link("gpu0", "hub", 10.0, 1.0), Link("hub", "gpu1", 20.0, 2.0)._replace(**changes)]
     return Topology("three", nodes, links)
+
+
+RING = topology.ring(topology.p3())
 
 
 # --- what a topology is
@@ -171,6 +175,29 @@ def test_wrong_machines_are_refused() -> None:
         (lambda: topology.p3().to_host("gpu9"), "'gpu9'; did you mean"),
         (lambda: topology.ring(topology.p3(), along=[]), "ring: no ring along p3"),
         (lambda: topology.servers(topology.p3(), []), "servers: places is empty"),
+        (lambda: topology.simulate(None, topology.p3(), 1e6), "None is no schedule"),
+        (lambda: topology.simulate(RING, None, 1e6), "None is no topology"),
+        (lambda: topology.Estimate("ring", topology.p3()), "'ring' is no schedule"),
+        (lambda: topology.Estimate(RING, "p3"), "'p3' is no topology"),
+        (lambda: topology.Planner(topology.p3(), [3]), "3 is no schedule"),
+        (lambda: topology.Planner(topology.p3(), RING), "is no list of schedules"),
+        (lambda: topology.Planner(topology.p3()).ranges("a"), "a tensor of 'a' bytes"),
+        (lambda: topology.Planner(topology.p3()).ranges(0, 1), "give two numbers above 0"),
+        (lambda: topology.Planner(topology.p3()).ranges(5, 1), "give two numbers above 0"),
+        (lambda: topology.Planner(topology.p3()).buckets(5), "the sizes are 5; give a list"),
+        (lambda: topology.Planner(topology.p3()).buckets([1e3], 5), "the times are 5; give a"),
+        (lambda: topology.Routes(None), "routes: None is no topology"),
+        (lambda: topology.all_reduce(None, []), "None is no schedule"),
+        (lambda: topology.all_reduce(RING, 5), "ring: 5 is no list of arrays"),
+        (lambda: topology.run(None, topology.p3(), []), "None is no schedule"),
+        (lambda: topology.keeps_order(topology.p3()), "is no schedule"),
+        (lambda: topology.candidates("p3"), "'p3' is no topology"),
+        (lambda: topology.rings(topology.p3(), ["gpu9"]), "'gpu9'; did you mean"),
+        *(
+            (partial(make, "p3"), "'p3' is no topology")
+            for make in (topology.chain, topology.cpu, topology.hierarchical, topology.one_device)
+            + (topology.pieces, topology.ring, topology.servers, topology.tree)
+        ),
     ],
 )
 def test_wrong_arguments_are_typed_errors(call: Any, said: str) -> None:

@@ -16,7 +16,8 @@ from typing import Any, NamedTuple
 import numpy
 from numpy.typing import NDArray
 
-from gemel.topology.routes import Paths, Routes
+from gemel.links import Topology
+from gemel.topology.routes import Paths, Routes, routes_of
 from gemel.topology.schedule import Schedule, rounds
 from gemel.topology.simulator import check_bytes, paths_of
 
@@ -35,7 +36,8 @@ class Cost(NamedTuple):
 class Estimate:
     """The cost of one schedule on one topology, for any number of bytes."""
 
-    def __init__(self, schedule: Schedule, routes: Routes) -> None:
+    def __init__(self, schedule: Schedule, topology: Topology | Routes) -> None:
+        routes = routes_of(topology)
         self.schedule = schedule
         self._topology = routes.topology
         paths, number = paths_of(schedule, routes), rounds(schedule)

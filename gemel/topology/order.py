@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gemel.topology.schedule import Schedule
+from gemel.topology.schedule import Schedule, checked_schedule
 
 
 class Part(NamedTuple):
@@ -31,7 +31,7 @@ class Orders:
     def __init__(self, schedule: Schedule) -> None:
         self._own: dict[tuple[int, int], list[Part]] = {
             (place, piece): [Part(place, place + 1)]
-            for place in range(schedule.ranks)
+            for place in range(checked_schedule(schedule).ranks)
             for piece in range(len(schedule.shares))
         }
         #: For each step, the lowest rank in each of its pieces.

@@ -63,6 +63,8 @@ class Planner:
     def __init__(self, topology: Topology, schedules: Sequence[Schedule] | None = None) -> None:
         self.topology = checked_topology("planner", topology)
         self.routes = Routes(topology)
+        if not (schedules is None or is_several(schedules)):
+            raise TopologyError(f"planner: {schedules!r} is no list of schedules")
         chosen = candidates(topology) if schedules is None else list(schedules)
         if not chosen:
             raise TopologyError(f"planner: there is no schedule to choose for {topology.name}")
@@ -84,7 +86,14 @@ class Planner:
 
     def ranges(self, low: float = 1e3, high: float = 256e6) -> list[tuple[float, Schedule]]:
         """The chosen schedules between two sizes, each with the number of bytes from which it is
-        chosen."""
+        chosen. Raises `TopologyError` unless the sizes are above 0, the smaller first."""
+        for size in (low, high):
+            check_bytes(size)
+        if not 0 < low <= high:
+            raise TopologyError(
+                f"ranges: from {low!r} to {high!r} bytes; give two numbers above 0, the smaller "
+                "first"
+            )
         sizes = numpy.geomspace(low, high, 60)
         found = [(low, self.best(low).schedule)]
         for size, before in zip(sizes[1:], sizes[:-1], strict=True):
@@ -112,6 +121,9 @@ class Planner:
         Dynamic programming finds the best of all cuts. Raises `TopologyError` for lists of
         different lengths, and for sizes or times that are not finite.
         """
+        for what, given in (("sizes", sizes), ("times", ready)):
+            if given is not None and not is_several(given):
+                raise TopologyError(f"buckets: the {what} are {given!r}; give a list of numbers")
         times = [0.0] * len(sizes) if ready is None else list(ready)
         for moment in times:
             if not is_finite(moment):

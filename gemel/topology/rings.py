@@ -15,6 +15,7 @@ import numpy
 
 from gemel.errors import TopologyError
 from gemel.links import Topology
+from gemel.machines import checked_topology
 from gemel.topology.routes import Routes
 
 #: With more GPUs than this, there is no search for rings over direct links.
@@ -34,7 +35,7 @@ class Ring(NamedTuple):
 
 def rings(topology: Topology, names: Sequence[str]) -> list[Ring]:
     r"""Rings through all the named GPUs that share no direct link; at least one. Raises
-    `TopologyError` if none is named, and `NoRouteError`.
+    `TopologyError` if none is named, `UnknownNameError`, and `NoRouteError`.
 
     >>> from gemel import topology
     >>> p3 = topology.named("p3")
@@ -42,8 +43,11 @@ def rings(topology: Topology, names: Sequence[str]) -> list[Ring]:
     gpu0 -> gpu3 -> gpu2 -> gpu1 -> gpu5 -> gpu6 -> gpu7 -> gpu4 -> gpu0   (36 GB/s)
     gpu0 -> gpu1 -> gpu3 -> gpu7 -> gpu5 -> gpu4 -> gpu6 -> gpu2 -> gpu0   (18 GB/s)
     """
+    checked_topology("rings", topology)
     if not names:
         raise TopologyError(f"rings: no GPU of {topology.name} was named; give one or more")
+    for name in names:
+        topology.number(name)
     inside = set(names)
     wires = {
         frozenset((link.one, link.other)): link.bandwidth

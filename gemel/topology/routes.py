@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from gemel.errors import NoRouteError
 from gemel.links import Topology
+from gemel.machines import checked_topology
 
 Array = NDArray[Any]
 #: How many sources are searched together, to bound the memory.
@@ -50,7 +51,7 @@ class Routes:
     """
 
     def __init__(self, topology: Topology) -> None:
-        self.topology = topology
+        self.topology = checked_topology("routes", topology)
         numbers = topology.numbers
         ends = [(numbers[link.one], numbers[link.other]) for link in topology.links]
         both = numpy.array([pair for a, b in ends for pair in ((a, b), (b, a))], "int32")
@@ -131,6 +132,11 @@ class Routes:
             width[row, heads[column]] = best[new]
             found[row, heads[column]] = link[new]
         return found
+
+
+def routes_of(given: Topology | Routes) -> Routes:
+    """The routes of a topology, or those given. Raises `TopologyError` for anything else."""
+    return given if isinstance(given, Routes) else Routes(given)
 
 
 def _column(values: list[float], beyond: float) -> Array:

@@ -23,8 +23,8 @@ from gemel.errors import TopologyError
 from gemel.links import Topology
 from gemel.ranges import is_finite
 from gemel.topology.execution import filled
-from gemel.topology.routes import Paths, Routes
-from gemel.topology.schedule import Progress, Schedule
+from gemel.topology.routes import Paths, Routes, routes_of
+from gemel.topology.schedule import Progress, Schedule, checked_schedule
 from gemel.topology.simulator import paths_of
 
 Array = NDArray[Any]
@@ -59,8 +59,8 @@ def run(
     """
     if not is_finite(slowdown) or slowdown <= 0:
         raise TopologyError(f"run: a slowdown of {slowdown!r}; it must be positive and finite")
-    routes = topology if isinstance(topology, Routes) else Routes(topology)
-    rows = schedule.steps
+    routes = routes_of(topology)
+    rows = checked_schedule(schedule).steps
     ends = rows.source.tolist(), rows.target.tolist(), rows.channel.tolist()
     channels = len(set(zip(*ends, strict=True)))
     if channels > _THREADS:

@@ -18,6 +18,8 @@ from numpy.typing import NDArray
 
 from gemel.errors import ArgumentError, ShapeError, TopologyError
 from gemel.links import Topology
+from gemel.machines import checked_topology
+from gemel.spec import is_several
 
 Array = NDArray[Any]
 #: How a step uses a piece.
@@ -228,9 +230,18 @@ def _followers(rows: Steps, places: int) -> Array:
     return found
 
 
+def checked_schedule(given: object) -> Schedule:
+    """The argument of a function. Raises `TopologyError` unless it is a schedule."""
+    if isinstance(given, Schedule):
+        return given
+    raise TopologyError(
+        f"{given!r} is no schedule; give one such as topology.ring(topology.named('p3'))"
+    )
+
+
 def ranks_of(topology: Topology) -> tuple[str, ...]:
     """The GPUs, which are the ranks of a schedule. Raises `TopologyError` if there is none."""
-    if not topology.gpus:
+    if not checked_topology("schedule", topology).gpus:
         raise TopologyError(f"the topology {topology.name} has no GPU, so there is nothing to sum")
     return topology.gpus
 
@@ -255,6 +266,12 @@ def numbered(topology: Topology, places: Sequence[str], order: Sequence[str]) ->
 def check_places(schedule: Schedule, given: Sequence[Any]) -> None:
     """Check that there is one (`TopologyError`) array (`ArgumentError`) per rank, all alike
     (`ShapeError`)."""
+    checked_schedule(schedule)
+    if not is_several(given):
+        raise TopologyError(
+            f"schedule {schedule.name}: {given!r} is no list of arrays; give one for each of its "
+            f"{schedule.ranks} ranks"
+        )
     if len(given) != schedule.ranks:
         raise TopologyError(
             f"schedule {schedule.name}: {len(given)} arrays for {schedule.ranks} ranks"

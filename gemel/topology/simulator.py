@@ -18,8 +18,8 @@ from numpy.typing import NDArray
 from gemel.errors import TopologyError
 from gemel.links import Topology
 from gemel.ranges import is_finite
-from gemel.topology.routes import Paths, Routes
-from gemel.topology.schedule import Progress, Schedule
+from gemel.topology.routes import Paths, Routes, routes_of
+from gemel.topology.schedule import Progress, Schedule, checked_schedule
 
 Array = NDArray[Any]
 #: Times that differ by less than this fraction of a flow's time count as equal.
@@ -58,7 +58,7 @@ def simulate(schedule: Schedule, topology: Topology | Routes, nbytes: float) -> 
     leads, or for a size that is negative or not finite.
     """
     check_bytes(nbytes)
-    routes = topology if isinstance(topology, Routes) else Routes(topology)
+    routes = routes_of(topology)
     paths = paths_of(schedule, routes)
     sent = schedule.sent() * nbytes
     size = numpy.where(sent > 0, sent + paths.overhead * paths.width, 0.0)
@@ -78,7 +78,9 @@ def check_bytes(nbytes: float) -> None:
 
 def paths_of(schedule: Schedule, routes: Routes) -> Paths:
     """The route of each step."""
-    nodes = numpy.array([routes.topology.number(name) for name in schedule.places])
+    nodes = numpy.array(
+        [routes.topology.number(name) for name in checked_schedule(schedule).places]
+    )
     return routes.between(nodes[schedule.steps.source], nodes[schedule.steps.target])
 
 

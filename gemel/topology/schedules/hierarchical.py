@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from gemel.errors import TopologyError
 from gemel.links import Topology
+from gemel.machines import checked_topology
 from gemel.topology.rings import Ring, rings
 from gemel.topology.schedule import Schedule, Steps, joined
 from gemel.topology.schedules.exchange import gathered, returned
@@ -26,7 +27,7 @@ def hierarchical(topology: Topology, inside: str = "ring", between: str = "piece
     `inside` and `between` are "ring" or "pieces". Raises `TopologyError` for machines with
     different numbers of GPUs or fewer than two machines, and for other words.
     """
-    groups = topology.machines
+    groups = checked_topology("hierarchical", topology).machines
     if len(groups) < 2 or len(set(map(len, groups))) > 1:
         raise TopologyError(
             f"hierarchical: {topology.name} has machines with {sorted(map(len, groups))} GPUs; "

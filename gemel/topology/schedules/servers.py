@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from gemel.errors import TopologyError
 from gemel.links import Topology
+from gemel.machines import checked_topology
 from gemel.topology.schedule import Schedule
 from gemel.topology.schedules.exchange import exchange
 
@@ -15,7 +16,8 @@ def servers(topology: Topology, places: Sequence[str] | None = None) -> Schedule
 
     Raises `TopologyError` if there is no place, and `UnknownNameError`.
     """
-    chosen = topology.hosts if places is None else tuple(places)
+    hosts = checked_topology("servers", topology).hosts
+    chosen = hosts if places is None else tuple(places)
     if not chosen:
         raise TopologyError(
             f"servers: the topology {topology.name} has no host that could be a server"
