@@ -332,6 +332,24 @@ def test_bounds_and_rates_are_checked():
         optimizer.SGD().set_learning_rate("a")
 
 
+@pytest.mark.parametrize("name", ["lr", "wd", "rescale_grad", "clip_gradient"])
+def test_settings_stay_numbers(name):
+    rule = optimizer.SGD()
+    with pytest.raises(OperandError, match=r"SGD: \w+ must be a number, not 'a'"):
+        setattr(rule, name, "a")
+    with pytest.raises(ArgumentError, match="which would make all parameters NaN"):
+        setattr(rule, name, float("nan"))
+    setattr(rule, name, np.array(0.5))
+    setattr(rule, name, 0.25)
+    assert getattr(rule, name) == 0.25
+
+
+@pytest.mark.parametrize("name", ["param_dict", "param_idx2name", "multi_precision"])
+def test_settings_of_another_kind(name):
+    with pytest.raises(OperandError, match=f"SGD: {name} is"):
+        optimizer.SGD(**{name: "a"})
+
+
 @pytest.mark.parametrize("size", [0, -1, float("nan"), numpy.int64(0), "2", None])
 @pytest.mark.parametrize("name", ["step", "update"])
 def test_a_batch_size_divides(name, size):

@@ -12,7 +12,7 @@ from gemel import autograd, np
 from gemel.errors import ArgumentError, OperandError, unknown_keyword
 from gemel.optimizer.fused import Fused, is_narrow
 from gemel.process.tracebacks import warn
-from gemel.ranges import check_number, counted
+from gemel.ranges import check_flag, check_number, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -24,6 +24,9 @@ Moved = tuple[Any, list[Any]]
 
 #: Settings that are run-time values of a program, so that changing them needs no new program.
 _RUN_TIME = {"lr", "wd", "rescale_grad", "num_update", "begin_num_update"}
+
+#: Settings that are numbers whenever they are set, and their names in the constructor.
+_NUMBERS = {"lr": "learning_rate"} | {n: n for n in ("wd", "rescale_grad", "clip_gradient")}
 
 
 class Optimizer:
@@ -68,13 +71,10 @@ class Optimizer:
         for name in unknown:
             raise unknown_keyword(type(self), name)
         self._settings: tuple[Any, ...] | None = None
-        given = {"learning_rate": learning_rate, "wd": wd, "rescale_grad": rescale_grad}
-        for name, value in {**given, "clip_gradient": clip_gradient}.items():
-            optional = value is None and name in ("learning_rate", "clip_gradient")
-            if not (optional or isinstance(value, Real) or hasattr(value, "item")):
-                raise OperandError(f"{type(self).__name__}: {name} must be a number, not {value!r}")
-            if name != "clip_gradient" or value != inf:
-                _refuse_infinite(type(self).__name__, name, value)
+        self.lr = learning_rate
+        self.wd = wd
+        self.rescale_grad = rescale_grad
+        self.clip_gradient = clip_gradient
         if not (lr_scheduler is None or callable(lr_scheduler)):
             raise OperandError(
                 f"{type(self).__name__}: lr_scheduler must be a function of the number of updates, "
@@ -91,11 +91,14 @@ class Optimizer:
                 )
             lr_scheduler.base_lr = learning_rate
         self.lr = learning_rate
-        self.wd = wd
-        self.rescale_grad = rescale_grad
-        self.clip_gradient = clip_gradient
         self.lr_scheduler = lr_scheduler
+        check_flag(type(self).__name__, "multi_precision", multi_precision)
         self.multi_precision = multi_precision
+        for name, value in (("param_idx2name", param_idx2name), ("param_dict", param_dict)):
+            if not isinstance(value, (Mapping, type(None))):
+                raise OperandError(
+                    f"{type(self).__name__}: {name} is {value!r}; it must be a dictionary"
+                )
         self.idx2name = dict(param_idx2name or {})
         counted(type(self).__name__, "begin_num_update", begin_num_update, 0)
         self.param_dict = param_dict or {}
@@ -227,6 +230,8 @@ class Optimizer:
         return self._settings
 
     def __setattr__(self, name: str, value: Any) -> None:
+        if name in _NUMBERS:
+            _check_setting(type(self).__name__, name, value)
         object.__setattr__(self, name, value)
         if name[0] != "_" and name not in _RUN_TIME:
             object.__setattr__(self, "_settings", None)
@@ -366,10 +371,17 @@ def _factors(name: str, given: Any) -> dict[Any, float]:
     return dict(given)
 
 
-def _refuse_infinite(name: str, setting: str, value: Any) -> None:
-    """Raise `ArgumentError` for a setting that would make every parameter infinite or NaN."""
-    if isinstance(value, Real) and not isfinite(value):
-        raise ArgumentError(f"{name}: {setting} is {value!r}, which would make all parameters NaN")
+def _check_setting(name: str, setting: str, value: Any) -> None:
+    """Raise `OperandError` for a setting that is no number, and `ArgumentError` for one that would
+    make every parameter infinite or NaN."""
+    if value is None and setting in ("lr", "clip_gradient"):
+        return
+    shown = _NUMBERS[setting]
+    if not (isinstance(value, Real) or hasattr(value, "item")):
+        raise OperandError(f"{name}: {shown} must be a number, not {value!r}")
+    unlimited = setting == "clip_gradient" and value == inf
+    if isinstance(value, Real) and not isfinite(value) and not unlimited:
+        raise ArgumentError(f"{name}: {shown} is {value!r}, which would make all parameters NaN")
 
 
 def by_hand(kind: type[Optimizer]) -> bool:
