@@ -18,7 +18,7 @@ from test_kvstore_sockets import on_all
 from test_kvstore_step_schedules import Job, brought
 
 from gemel import autograd, cpu, gluon, init, kvstore, np, npx, optimizer
-from gemel.errors import ArgumentError, OperandError, UnknownNameError, WorkersError
+from gemel.errors import ArgumentError, KVStoreError, OperandError, UnknownNameError, WorkersError
 
 #: A function that is called with a function of a store and a rank, on all workers.
 Each = Callable[[Callable[[Any, int], Any]], list[Any]]
@@ -87,6 +87,20 @@ def test_a_program_runs_on_every_store(kind: str) -> None:
     with KINDS[kind]() as each:
         found = each(work)
     assert found == [[f"ä{rank}" for rank in range(len(found))]] * len(found)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_only_workers_without_servers_have(kind: str) -> None:
+    def work(store: Any, rank: int) -> Any:
+        for call in (store.statistics, lambda: store.set_schedule("any")):
+            if kind == "over MPI":
+                call()
+            else:
+                with pytest.raises(KVStoreError, match=f"kvstore '{store.type}' has one way to"):
+                    call()
+
+    with KINDS[kind]() as each:
+        each(work)
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 from gemel import _core
 from gemel.device import Device
 from gemel.device import topology as topology_of
-from gemel.errors import ArgumentError, GemelError, OperandError, ShapeError
+from gemel.errors import ArgumentError, GemelError, KVStoreError, OperandError, ShapeError
 from gemel.kvstore.plugin import KVStoreBase
 from gemel.lists import as_list
 
@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 COMPARED = 16
 #: The settings that all optimizers have.
 SHARED = ("clip_gradient", "lr", "rescale_grad", "wd")
+
+#: Why a store has neither counters nor a choice of ways to sum.
+_ONE_WAY = "has one way to sum; only workers of dist_sync without servers choose, and count"
 
 
 class KVStore(KVStoreBase, ABC):
@@ -101,6 +104,14 @@ class KVStore(KVStoreBase, ABC):
     @abstractmethod
     def share(self, key: Any) -> int:
         """The number of workers whose pushes are in a key's value; 0 before the first push."""
+
+    def statistics(self) -> dict[str, float]:
+        """Counters of what was sent, of ``dist_sync`` over MPI. Raises `KVStoreError`."""
+        raise KVStoreError(f"statistics: kvstore {self._name!r} {_ONE_WAY}")
+
+    def set_schedule(self, schedule: str) -> None:
+        """Set how to sum, for ``dist_sync`` over MPI. Raises `KVStoreError`."""
+        raise KVStoreError(f"set_schedule: kvstore {self._name!r} {_ONE_WAY}")
 
     def agree(self, optimizer: Any) -> None:
         """Compare the optimizer of this worker's next step with those of the others, in steps 1, 2,
