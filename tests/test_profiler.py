@@ -395,6 +395,11 @@ def test_a_graph_has_the_real_dependencies():
     assert g.node(bump.number) == bump
     with pytest.raises(ArgumentError, match="none of its 5 operations is number -1"):
         g.node(-1)
+    for question in (g.before, g.ancestors):
+        with pytest.raises(ArgumentError, match="graph: 5 is no operation"):
+            question(5)
+        with pytest.raises(ArgumentError, match="none of its 5 operations is number 0"):
+            question(bump._replace(number=0))
 
 
 def test_writes_after_reads_are_edges_too():

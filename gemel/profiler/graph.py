@@ -58,14 +58,15 @@ class StepGraph:
 
     def before(self, node: Operation, data_only: bool = True) -> list[Operation]:
         """The operations that a node waited for directly."""
-        numbers = {e.before for e in self._edges(data_only) if e.after == node.number}
+        own = self._own(node)
+        numbers = {e.before for e in self._edges(data_only) if e.after == own.number}
         return [other for other in self.nodes if other.number in numbers]
 
     def ancestors(self, node: Operation, data_only: bool = True) -> list[Operation]:
         """Every operation that had to be finished before the node could start."""
         arriving = _grouped((e.after, e.before) for e in self._edges(data_only))
         found: set[int] = set()
-        pending = [node.number]
+        pending = [self._own(node).number]
         while pending:
             for number in arriving.get(pending.pop(), ()):
                 if number not in found:
@@ -108,6 +109,12 @@ class StepGraph:
             path.append(known[number])
             number = best[number][1]
         return path[::-1]
+
+    def _own(self, node: Any) -> Operation:
+        """The argument of a question. Raises `ArgumentError` unless it is a node of this graph."""
+        if not isinstance(node, Operation):
+            raise ArgumentError(f"graph: {node!r} is no operation; `node` finds one by its number")
+        return self.node(node.number)
 
     def _edges(self, data_only: bool) -> list[Edge]:
         return [e for e in self.edges if e.kind == DATA] if data_only else self.edges
