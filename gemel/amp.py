@@ -15,7 +15,14 @@ from contextlib import contextmanager
 from typing import Any
 
 from gemel.dtype import DType, as_dtype, bfloat16, float16, float32
-from gemel.errors import ArgumentError, DTypeError, GemelError, UnknownNameError, unknown_name
+from gemel.errors import (
+    ArgumentError,
+    DTypeError,
+    GemelError,
+    UnknownNameError,
+    name_call,
+    unknown_name,
+)
 from gemel.gluon import scaling
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.scaling import LossScaler
@@ -118,7 +125,11 @@ def _condition(name: str, given: Any) -> tuple[str, str, tuple[str, ...]]:
 
 def _low_dtype(name: str, target_dtype: Any) -> DType | None:
     """The dtype of products; None for float32. Raises `DTypeError`."""
-    dtype = as_dtype(target_dtype)
+    try:
+        dtype = as_dtype(target_dtype)
+    except DTypeError as error:
+        name_call(error, name)
+        raise
     if dtype not in (bfloat16, float16, float32):
         raise DTypeError(
             f"{name}: target_dtype is {dtype}; use 'bfloat16' or 'float16', or 'float32' to "

@@ -424,6 +424,8 @@ def test_names_and_dtypes_are_checked() -> None:
         amp.autocast(conditional_fp32_ops=[("softmax", "axes", [0])])
     with pytest.raises(DTypeError, match="autocast: target_dtype is int8"):
         amp.autocast("int8")
+    with pytest.raises(DTypeError, match=r"^autocast: 'zz' is not a dtype"):
+        amp.autocast("zz")
     with pytest.raises(DTypeError, match="init: target_dtype is float64"):
         amp.init("float64")
 

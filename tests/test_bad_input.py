@@ -432,7 +432,11 @@ NAMED: dict[str, Callable[[], Any]] = {
     "^sort: descending is .1,.;": lambda: np.sort(np.ones(2), descending=(1,)),
     "max: keepdims is 'a'": lambda: np.max(np.ones(2), keepdims="a"),
     "var: ddof is 'a'": lambda: np.var(np.ones(2), ddof="a"),
-    "std: .*ddof is 'a'": lambda: np.std(np.ones(2), ddof="a"),
+    "^std: ddof is 'a'": lambda: np.std(np.ones(2), ddof="a"),
+    "^std: ddof and correction": lambda: np.std(np.ones(2), ddof=1, correction=1),
+    "sequence_last: axis 2 must": lambda: npx.sequence_last(np.ones((2, 3, 4)), axis=2),
+    "sequence_mask: axis 2 must": lambda: npx.sequence_mask(np.ones((2, 3, 4)), axis=2),
+    "sequence_reverse: axis -1 must": lambda: npx.sequence_reverse(np.ones((2, 3)), axis=-1),
     "var: correction is .1,.": lambda: np.var(np.ones(2), correction=(1,)),
     "nanvar: ddof is .1,.": lambda: np.nanvar(np.ones(2), ddof=(1,)),
     "^cov: ddof is 'a'": lambda: (np.polyfit, np.cov(np.ones((2, 2)), ddof="a")),
@@ -485,6 +489,9 @@ LAYER_SETTINGS = {
     "factors": lambda: gemel.optimizer.SGD().set_lr_mult("a"),
     "a factor": lambda: gemel.optimizer.LARS().set_wd_mult({"w": "a"}),
     "an array that is no count": lambda: nn.Dense(np.array(5.5)),
+    "hybridize": lambda: nn.Dense(2).hybridize("a"),
+    "hybridize a list": lambda: nn.Sequential().hybridize([]),
+    "no parameter": lambda: gluon.ParameterDict().update({"b": 5}),
     "a sequence": lambda: gluon.rnn.LSTMCell(2).unroll(3, 5),
 }
 

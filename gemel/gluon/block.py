@@ -27,6 +27,7 @@ from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
 from gemel.ndarray import ndarray
 from gemel.ops.shape import operand
+from gemel.ranges import check_flag
 from gemel.tracing.manners import as_plain, like
 
 if TYPE_CHECKING:
@@ -433,17 +434,15 @@ class Block(Files):
     def hybridize(self, active: bool = True, **flags: Any) -> None:
         """Compile the hybrid blocks inside. Warns about the blocks that cannot be compiled.
 
-        `flags` (``static_alloc`` and others) are accepted for old code: programs always plan their
-        memory.
+        `flags` (``static_alloc``, ...) are for old code: programs always plan their memory.
         """
+        check_flag("hybridize", "active", active)
         plain: list[str] = []
         self._hybridize_inside("", active, plain)
         if active and plain:
-            warnings.warn(
-                f"hybridize: {', '.join(plain)} cannot be compiled, because only HybridBlocks can; "
-                "use HybridBlock instead of Block as the base class",
-                stacklevel=2,
-            )
+            text = f"hybridize: {', '.join(plain)} cannot be compiled, because only HybridBlocks "
+            text += "can; use HybridBlock instead of Block as the base class"
+            warnings.warn(text, stacklevel=2)
 
     def _hybridize_inside(self, place: str, active: bool, plain: list[str]) -> None:
         if not self._container:

@@ -19,6 +19,7 @@ from gemel.ir import precision
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, walk
 from gemel.ndarray import ndarray
+from gemel.ranges import check_flag
 from gemel.tracing import compiled
 from gemel.tracing.manners import are_nd
 from gemel.tracing.nested import by_place, flatten
@@ -58,6 +59,7 @@ class HybridBlock(Block):
         The outermost hybridized block that is called becomes one program. `flags` are accepted for
         old code.
         """
+        check_flag("hybridize", "active", active)
         self._active = active
         self._own.given_up = None
         self._forget()

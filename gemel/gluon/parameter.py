@@ -8,6 +8,7 @@ from gemel import init, np
 from gemel.errors import (
     DeferredInitializationError,
     GemelError,
+    OperandError,
     ParameterFileError,
     unknown_name,
 )
@@ -126,9 +127,12 @@ class ParameterDict(dict[str, Parameter]):
         return parameter
 
     def update(self, other: Any = (), /, **more: Parameter) -> None:
-        """Add the parameters of another dictionary. Raises `GemelError` if a name would mean two
-        parameters."""
+        """Add the parameters of another dictionary. Raises `OperandError` for what is none, and
+        `GemelError` if a name would mean two."""
         others = dict(other, **more)
+        for key, value in others.items():
+            if not isinstance(value, Parameter):
+                raise OperandError(f"update: {value!r}, given as {key!r}, is not a Parameter")
         own = dict(self)
         twice = [key for key, p in others.items() if own.get(key, p) is not p]
         if twice:

@@ -6,7 +6,7 @@ import builtins
 from typing import Any
 
 from gemel.dtype import as_dtype, float32, float64
-from gemel.errors import DTypeError, ShapeError
+from gemel.errors import DTypeError, OperandError, ShapeError
 from gemel.extent import WHOLE
 from gemel.extent import maximum as larger
 from gemel.ir.declare import composite, reduction
@@ -311,10 +311,10 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 @composite(public="np", method=True, common=REDUCTION, mxnet="_npi_var")
 def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Variance over the given axes, or all."""
-    return in_dtype(_variance(x, axis, ddof, keepdims), x.dtype.floating.real)
+    return in_dtype(_variance("var", x, axis, ddof, keepdims), x.dtype.floating.real)
 
 
-def _variance(x: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
+def _variance(name: str, x: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
     """The variance in the dtype in which distances are computed: squares of float16 numbers may
     overflow float16."""
     wide = measured(x)
@@ -322,12 +322,11 @@ def _variance(x: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
     if ddof == 0:
         return mean(squares, axis=axis, keepdims=keepdims)
     total = sum(widened(squares), axis=axis, keepdims=keepdims)
-    return divide(total, freedom(x, axis, ddof, "var"))
+    return divide(total, freedom(x, axis, degrees_lost(name, ddof, 0), name))
 
 
 def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
     """The degrees of freedom: the number of elements minus ddof, but not below 0."""
-    ddof = degrees_lost(name, ddof, 0)
     left = count(x, axis, name) - (int(ddof) if ddof == int(ddof) else ddof)
     return larger(left, 0) if isinstance(left, WHOLE) else builtins.max(left, 0)
 
@@ -392,9 +391,9 @@ def in_floating(name: str, x: Any, dtype: Any) -> Any:
 
 
 def degrees_lost(name: str, ddof: float | None, correction: float) -> float:
-    """NumPy's `ddof` or the standard's `correction`, which mean the same. Raises `TypeError`."""
+    """NumPy's `ddof` or the standard's `correction`, which mean the same. Raises `OperandError`."""
     if ddof is not None and correction != 0:
-        raise TypeError(f"{name}: ddof and correction are the same; only one can be given")
+        raise OperandError(f"{name}: ddof and correction are the same; only one can be given")
     kind, lost = ("correction", correction) if ddof is None else ("ddof", ddof)
     return lost if isinstance(lost, WHOLE) else number(name, kind, lost)
 
@@ -446,7 +445,7 @@ def root(x: Any) -> Any:
 @composite(public="np", method=True, common=REDUCTION, mxnet="_npi_std")
 def std(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
     """Standard deviation over the given axes, or all. Of equal elements its gradient is 0."""
-    return in_dtype(sqrt(_variance(x, axis, ddof, keepdims)), x.dtype.floating.real)
+    return in_dtype(sqrt(_variance("std", x, axis, ddof, keepdims)), x.dtype.floating.real)
 
 
 @std.extended

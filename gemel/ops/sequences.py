@@ -14,14 +14,18 @@ from gemel.ops.shape import operand, reshape, swapaxes
 from gemel.spec import Spec, same_shape
 
 
+def check_axis(name: str, axis: Any) -> None:
+    """Raises `ShapeError` for an axis that cannot be time, also where no lengths are used."""
+    if axis not in (0, 1):
+        raise ShapeError(f"{name}: axis {axis!r} must be 0 or 1")
+
+
 def check_lengths(name: str, x: Any, lengths: Any, axis: int) -> None:
     """Raises `ShapeError` unless there is one length for each sequence."""
     given, known = Spec(x.shape, x.dtype), Spec(lengths.shape, lengths.dtype)
-    if axis not in (0, 1) or x.ndim < 2:
-        raise ShapeError(
-            f"{name}: {given}: axis {axis} must be 0 or 1, and the array must have at least two "
-            "axes"
-        )
+    check_axis(name, axis)
+    if x.ndim < 2:
+        raise ShapeError(f"{name}: {given}: the array must have at least two axes")
     if not same_shape(lengths.shape, (x.shape[1 - axis],)):
         raise ShapeError(
             f"{name}: lengths {known} must have one length for each sequence (axis {1 - axis}) "
@@ -59,6 +63,7 @@ def _(
 
     >>> npx.sequence_mask(np.ones((2, 3)), np.array([1, 2]), True, value=-1.0, axis=1)
     """
+    check_axis("sequence_mask", axis)
     if not use_sequence_length or sequence_length is None:
         return materialized(operand(data))
     return sequence_mask(data, sequence_length, value=value, axis=axis)
@@ -86,6 +91,7 @@ def sequence_last(
 
     >>> npx.sequence_last(np.arange(6).reshape(2, 3), np.array([1, 3]), True, axis=1)
     """
+    check_axis("sequence_last", axis)
     data = operand(data)
     x = swapaxes(data, 0, 1) if axis == 1 else data
     if not use_sequence_length or sequence_length is None:
@@ -107,6 +113,7 @@ def sequence_reverse(
 
     >>> npx.sequence_reverse(np.arange(6).reshape(2, 3), np.array([2, 3]), True, axis=1)
     """
+    check_axis("sequence_reverse", axis)
     data = operand(data)
     x = swapaxes(data, 0, 1) if axis == 1 else data
     if not use_sequence_length or sequence_length is None:
