@@ -492,6 +492,18 @@ LAYER_SETTINGS = {
     "hybridize": lambda: nn.Dense(2).hybridize("a"),
     "hybridize a list": lambda: nn.Sequential().hybridize([]),
     "no parameter": lambda: gluon.ParameterDict().update({"b": 5}),
+    "no parameters": lambda: gluon.ParameterDict({"b": 5}),
+    "no dictionary": lambda: gluon.ParameterDict().update([5]),
+    "shared parameters": lambda: gluon.ParameterDict("a", shared=5),
+    "batch_axis": lambda: gluon.loss.L2Loss(batch_axis="a"),
+    "classes": lambda: gluon.loss.SoftmaxCELoss(axis=1.5),
+    "classes of distributions": lambda: gluon.loss.KLDivLoss(axis="a"),
+    "sparse_label": lambda: gluon.loss.SoftmaxCELoss(sparse_label="no"),
+    "from_logits": lambda: gluon.loss.KLDivLoss(from_logits="no"),
+    "from_sigmoid": lambda: gluon.loss.SigmoidBCELoss(from_sigmoid=[]),
+    "compute_full": lambda: gluon.loss.PoissonNLLLoss(compute_full="no"),
+    "even_split": lambda: gluon.utils.split_data(np.ones((4, 2)), 2, even_split="no"),
+    "update_on_kvstore": lambda: gluon.Trainer([], "sgd", update_on_kvstore="no"),
     "a sequence": lambda: gluon.rnn.LSTMCell(2).unroll(3, 5),
 }
 

@@ -11,6 +11,7 @@ from gemel import kvstore as stores  # `kvstore` is also the name of an argument
 from gemel import optimizer as optimizers
 from gemel.errors import ArgumentError, GemelError
 from gemel.gluon.parameter import Parameter
+from gemel.ranges import check_flag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -62,6 +63,7 @@ def store_of(kvstore: Any, compression: Any, updates: bool | None) -> Any:
         raise GemelError(
             f"Trainer: kvstore is a {type(kvstore).__name__}; it must be a name or a store"
         )
+    check_flag("Trainer", "update_on_kvstore", updates)
     if updates and not isinstance(store, stores.KVStore):
         raise GemelError(
             "Trainer: update_on_kvstore=True needs a kvstore of gemel's, such as 'device'"

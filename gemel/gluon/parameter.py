@@ -44,6 +44,18 @@ class Constant(Parameter):
         )
 
 
+def _checked(name: str, given: Any) -> dict[str, Parameter]:
+    """A dictionary of parameters. Raises `OperandError` for anything else."""
+    try:
+        found = dict(given)
+    except (TypeError, ValueError):
+        raise OperandError(f"{name}: {given!r} is not a dictionary of parameters") from None
+    for key, value in found.items():
+        if not isinstance(value, Parameter):
+            raise OperandError(f"{name}: {value!r}, given as {key!r}, is not a Parameter")
+    return found
+
+
 class ParameterDict(dict[str, Parameter]):
     """Parameters by their path in the network (``0.weight``), or by full name (``dense0_weight``).
 
@@ -56,7 +68,9 @@ class ParameterDict(dict[str, Parameter]):
         prefix: str | dict[str, Parameter] | Iterable[tuple[str, Parameter]] = "",
         shared: ParameterDict | None = None,
     ) -> None:
-        super().__init__(() if isinstance(prefix, str) else prefix)
+        super().__init__(() if isinstance(prefix, str) else _checked("ParameterDict", prefix))
+        if not isinstance(shared, (ParameterDict, type(None))):
+            raise OperandError(f"ParameterDict: shared is {shared!r}; it must be a ParameterDict")
         #: None for a collection of existing parameters, which creates no new ones.
         self._prefix = prefix if isinstance(prefix, str) else None
         #: The prefix of the block that these parameters belong to.
@@ -129,10 +143,7 @@ class ParameterDict(dict[str, Parameter]):
     def update(self, other: Any = (), /, **more: Parameter) -> None:
         """Add the parameters of another dictionary. Raises `OperandError` for what is none, and
         `GemelError` if a name would mean two."""
-        others = dict(other, **more)
-        for key, value in others.items():
-            if not isinstance(value, Parameter):
-                raise OperandError(f"update: {value!r}, given as {key!r}, is not a Parameter")
+        others = _checked("update", other) | _checked("update", more)
         own = dict(self)
         twice = [key for key, p in others.items() if own.get(key, p) is not p]
         if twice:

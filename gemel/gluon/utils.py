@@ -11,6 +11,7 @@ from gemel import autograd, np
 from gemel.device import current_device
 from gemel.errors import ArgumentError, ShapeError, unknown_attribute
 from gemel.gluon.hooks import HookHandle
+from gemel.ranges import check_flag
 from gemel.spec import normalize_axis
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ def split_data(
             f"split_data: 0 examples (axis {axis} of shape {data.shape}) cannot be split into "
             "parts; leave out empty batches"
         )
+    check_flag("split_data", "even_split", even_split)
     if even_split and size % num_slice:
         raise ShapeError(
             f"split_data: {size} examples (axis {axis} of shape {data.shape}) do not split "

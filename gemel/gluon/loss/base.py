@@ -10,7 +10,7 @@ from gemel.errors import OperandError, ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.gluon.inputs import of_arrays
-from gemel.spec import normalize_axis
+from gemel.spec import normalize_axis, whole
 
 __all__ = [
     "Loss",
@@ -36,7 +36,7 @@ class Loss(HybridBlock):
                 f"{type(self).__name__}: weight must be a number or None, not {weight!r}"
             )
         self._weight = weight
-        self._batch_axis = batch_axis
+        self._batch_axis = whole(type(self).__name__, "batch_axis", batch_axis)
 
     def __init_subclass__(cls, **settings: Any) -> None:
         """A subclass may override either form, `forward` or `hybrid_forward`."""
