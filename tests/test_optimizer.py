@@ -344,10 +344,29 @@ def test_settings_stay_numbers(name):
     assert getattr(rule, name) == 0.25
 
 
-@pytest.mark.parametrize("name", ["param_dict", "param_idx2name", "multi_precision"])
-def test_settings_of_another_kind(name):
-    with pytest.raises(OperandError, match=f"SGD: {name} is"):
-        optimizer.SGD(**{name: "a"})
+def test_a_scheduler_that_is_set_later():
+    rule = optimizer.SGD()
+    with pytest.raises(OperandError, match="SGD: lr_scheduler must be a function"):
+        rule.lr_scheduler = 5
+    rule.lr_scheduler = lambda number: 0.5
+    assert rule.learning_rate == 0.5
+
+
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (optimizer.SGD, "param_dict"),
+        (optimizer.SGD, "param_idx2name"),
+        (optimizer.SGD, "multi_precision"),
+        (optimizer.AdamW, "correct_bias"),
+        (optimizer.RMSProp, "centered"),
+        (optimizer.LAMB, "bias_correction"),
+        (optimizer.LARS, "momentum_correction"),
+    ],
+)
+def test_settings_of_another_kind(kind, name):
+    with pytest.raises(OperandError, match=f"{kind.__name__}: {name} is"):
+        kind(**{name: "a"})
 
 
 @pytest.mark.parametrize("size", [0, -1, float("nan"), numpy.int64(0), "2", None])

@@ -75,11 +75,7 @@ class Optimizer:
         self.wd = wd
         self.rescale_grad = rescale_grad
         self.clip_gradient = clip_gradient
-        if not (lr_scheduler is None or callable(lr_scheduler)):
-            raise OperandError(
-                f"{type(self).__name__}: lr_scheduler must be a function of the number of updates, "
-                f"as those of gemel.lr_scheduler, not {lr_scheduler!r}"
-            )
+        self.lr_scheduler = lr_scheduler
         if learning_rate is None and lr_scheduler is None:
             learning_rate = 0.01
         elif learning_rate is not None and hasattr(lr_scheduler, "base_lr"):
@@ -91,7 +87,6 @@ class Optimizer:
                 )
             lr_scheduler.base_lr = learning_rate
         self.lr = learning_rate
-        self.lr_scheduler = lr_scheduler
         check_flag(type(self).__name__, "multi_precision", multi_precision)
         self.multi_precision = multi_precision
         for name, value in (("param_idx2name", param_idx2name), ("param_dict", param_dict)):
@@ -232,6 +227,11 @@ class Optimizer:
     def __setattr__(self, name: str, value: Any) -> None:
         if name in _NUMBERS:
             _check_setting(type(self).__name__, name, value)
+        elif name == "lr_scheduler" and not (value is None or callable(value)):
+            raise OperandError(
+                f"{type(self).__name__}: lr_scheduler must be a function of the number of updates, "
+                f"as those of gemel.lr_scheduler, not {value!r}"
+            )
         object.__setattr__(self, name, value)
         if name[0] != "_" and name not in _RUN_TIME:
             object.__setattr__(self, "_settings", None)
