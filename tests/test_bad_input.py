@@ -504,6 +504,8 @@ LAYER_SETTINGS = {
     "compute_full": lambda: gluon.loss.PoissonNLLLoss(compute_full="no"),
     "even_split": lambda: gluon.utils.split_data(np.ones((4, 2)), 2, even_split="no"),
     "update_on_kvstore": lambda: gluon.Trainer([], "sgd", update_on_kvstore="no"),
+    "no such layer": lambda: nn.Sequential()[0],
+    "no position": lambda: nn.HybridSequential()["a"],
     "a sequence": lambda: gluon.rnn.LSTMCell(2).unroll(3, 5),
 }
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gemel import np
+from gemel.errors import ArrayIndexError
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
 from gemel.spec import whole
@@ -29,10 +30,16 @@ class _Children(Block):
 
     def __getitem__(self, key: int | slice) -> Any:
         """The child at this position; for a slice, a container of the same kind with those
-        children."""
+        children. Raises `OperandError` and `ArrayIndexError`."""
         children = list(self._children.values())
         if not isinstance(key, slice):
-            return children[key]
+            position = whole(type(self).__name__, "the position", key)
+            if not -len(children) <= position < len(children):
+                raise ArrayIndexError(
+                    f"{type(self).__name__}: position {position} is out of range for "
+                    f"{len(children)} blocks"
+                )
+            return children[position]
         part = type(self)(prefix=self.prefix)
         part.add(*children[key])
         return part
