@@ -245,6 +245,20 @@ def test_split_into_unequal_parts_and_joined_in_another_order() -> None:
     assert both_ways(function, [1.0] * 5).tolist() == [1, 2, 2, 3, 3]
 
 
+@pytest.mark.parametrize("cuts", [(3, 1), (4, 2, 3), (-2, 1), (9, 0), (1, 9), (2, 2)], ids=str)
+@pytest.mark.parametrize("split", [np.split, np.array_split, np.hsplit])
+def test_split_at_places_that_go_back(split: Any, cuts: tuple[int, ...]) -> None:
+    """Such parts overlap, or leave elements out."""
+
+    def function(x: Any) -> Any:
+        return sum((part * part * (i + 2)).sum() for i, part in enumerate(split(x, cuts)))
+
+    wanted = numpy.zeros(4)
+    for i, places in enumerate(numpy.split(numpy.arange(4), cuts)):
+        wanted[places] += 2 * (i + 2)
+    assert both_ways(function, [1.0] * 4).tolist() == wanted.tolist()
+
+
 def test_gather_with_repeated_positions_adds() -> None:
     positions = np.array([0, 2, 0, -1, 0])
     assert both_ways(lambda x: x.take(positions, axis=0), [1.0, 2.0, 3.0]).tolist() == [3, 0, 2]

@@ -157,6 +157,7 @@ case("concatenate", lambda a, b: np.concatenate([a, b, a], axis=-1), F, D)
 case("stack", lambda a: np.stack([a, a * 2], axis=1), F)
 case("split", lambda x: np.split(x, 2, axis=-1), F)
 case("split between", lambda x: np.split(x, [1, 3], axis=1), F)
+case("split at places that go back", lambda x: np.split(x, [3, 1], axis=1), F)
 case(
     "slices", lambda x: (x[1:], x[:, ::2], x[::-1], x[0], x[..., -1], x[:, None, 1:3], x[-1, 1:]), F
 )

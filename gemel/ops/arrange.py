@@ -27,8 +27,8 @@ from gemel.ops.shape import (
     narrow,
     operand,
     operands,
+    parted,
     reshape,
-    split,
     stack,
     transpose,
 )
@@ -389,16 +389,14 @@ def array_split(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
             raise ShapeError(f"array_split: {cuts} is not a valid number of parts")
         each, longer = divmod(int(ary.shape[axis]), int(cuts))
         cuts = tuple(part * each + min(part, longer) for part in range(1, cuts))
-    found = split(ary, sections=cuts, axis=axis)
-    return list(found) if isinstance(found, tuple) else [found]
+    return parted(ary, cuts, axis)
 
 
 def _split_along(name: str, ary: Any, sections: Any, axis: int, least: int) -> list[Any]:
     ary = operand(ary)
     if ary.ndim < least:
         raise ShapeError(f"{name}: an array of {ary.ndim} dimensions; it needs at least {least}")
-    found = split(ary, sections=sections_of(name, sections), axis=axis)
-    return list(found) if isinstance(found, tuple) else [found]
+    return parted(ary, sections_of(name, sections), axis)
 
 
 @function(public="np")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.errors import ShapeError
-from gemel.extent import WHOLE
+from gemel.extent import WHOLE, same_for_all
 from gemel.spec import is_several, whole, whole_numbers
 
 
@@ -24,6 +24,16 @@ def section_lengths(name: str, extent: int, sections: Any) -> tuple[tuple[int, i
     cuts = [0, *inside, extent]
     pairs = zip(cuts, cuts[1:], strict=False)
     return tuple((a, b - a if b > a else 0) for a, b in pairs)
+
+
+def overlapping(name: str, extent: int, sections: Any) -> tuple[tuple[int, int], ...]:
+    """The (start, length) of each part, if cuts may go back, so that the parts are not the whole
+    axis once; else nothing."""
+    if isinstance(sections, WHOLE):
+        return ()
+    spans = section_lengths(name, extent, sections)
+    once = same_for_all(sum([length for _, length in spans]), extent)
+    return () if once else spans
 
 
 def sections_of(name: str, given: Any) -> Any:

@@ -18,7 +18,7 @@ from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, full
 from gemel.ops.elementwise import copy as materialized
-from gemel.ops.sections import check_span, section_lengths, sections_of
+from gemel.ops.sections import check_span, overlapping, section_lengths, sections_of
 from gemel.ops.targets import target_shape
 from gemel.spec import (
     Spec,
@@ -394,8 +394,15 @@ def split(x: Any, *, sections: Any, axis: int = 0) -> Any:
 @split.facade
 def _(ary: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
     """Parts of an array along an axis, as views: equal ones, or between positions."""
-    ary = operand(ary)
-    found = split(ary, sections=sections_of("split", indices_or_sections), axis=axis)
+    return parted(operand(ary), sections_of("split", indices_or_sections), axis)
+
+
+def parted(x: Any, sections: Any, axis: int) -> list[Any]:
+    """Parts of an array along an axis, as views."""
+    place = normalize_axis("split", axis, x.ndim)
+    if spans := overlapping("split", x.shape[place], sections):
+        return [narrow(x, axis=place, start=start, length=length) for start, length in spans]
+    found = split(x, sections=sections, axis=axis)
     return list(found) if isinstance(found, tuple) else [found]
 
 
@@ -410,13 +417,8 @@ def _(x: Spec, *, sections: Any, axis: int) -> tuple[Spec, ...]:
 @split.view
 def _(layout: Layout, *results: Spec, sections: Any, axis: int) -> tuple[Layout, ...]:
     place = normalize_axis("split", axis, len(layout.shape))
-    stride = layout.strides[place]
-    starts = [start for start, _ in section_lengths("split", layout.shape[place], sections)]
-    pairs = zip(results, starts, strict=True)
-    return tuple(
-        Layout(result.shape, layout.strides, layout.offset + start * stride)
-        for result, start in pairs
-    )
+    spans = section_lengths("split", layout.shape[place], sections)
+    return tuple([narrowed(layout, place, start, length) for start, length in spans])
 
 
 @split.put
