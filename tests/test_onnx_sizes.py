@@ -30,6 +30,7 @@ FREE: dict[str, Callable[[Any], Any]] = {
     "one less": lambda x: x.sum(axis=0) / (x.shape[0] - 9),
     "quotients": lambda x: x + x.shape[0] // 2 - x.shape[0] % 3,
     "negative quotients": lambda x: x * ((1 - x.shape[0]) // 2),
+    "quotients by negatives": lambda x: x * (x.shape[0] // (1 - 2 * x.shape[1])) + 7 // -x.size,
     "square root": lambda x: (x @ x.T) / np.sqrt(x.shape[-1]),
     "sample variance": lambda x: np.concatenate([x, x + 1]).var(axis=0, ddof=1),
     "a diagonal": lambda x: np.tril(x @ x.T, k=x.shape[0] - 3),

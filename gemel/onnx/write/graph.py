@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel.dtype import DType, int64
 from gemel.extent import Dim, same_for_all
-from gemel.forms import Atom, Form, least_of
+from gemel.forms import Atom, Form, at_least, least_of
 from gemel.ir.op import numpy
 from gemel.onnx.types import code_of, onnx, twin
 from gemel.spec import Spec
@@ -188,8 +188,7 @@ class Graph:
             return self.node(EXTREMES[atom.operator], left, right)
         if atom.operator == "%":
             return self.node("Mod", left, right)
-        least = least_of(atom.left)
-        if least is None or least < 0:  # ONNX rounds towards zero
+        if not (at_least(atom.left, 0) and at_least(atom.right, 1)):  # ONNX rounds towards zero
             left = self.node("Sub", left, self.node("Mod", left, right))
         return self.node("Div", left, right)
 
