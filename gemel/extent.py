@@ -375,12 +375,15 @@ def combine(operator: str, left: int, right: int, guards: Guards) -> int:
 
 
 def _of_one_trace(left: int, right: int) -> tuple[int, int]:
-    """Two extents; one of a trace that has ended becomes a number if the other's trace goes on."""
+    """Two extents; of two traces one that has ended becomes a number, since equal names are
+    different sizes there."""
     if isinstance(left, Dim) and isinstance(right, Dim) and left.guards is not right.guards:
         if _is_open(left) and not _is_open(right):
             return left, right.value
         if _is_open(right) and not _is_open(left):
             return left.value, right
+        if is_left_over(left) and is_left_over(right):
+            return left, right.value
     return left, right
 
 

@@ -226,6 +226,17 @@ def test_guards_that_are_taken_away_are_left_again_by_the_same_question() -> Non
     assert copied == guards
 
 
+def test_sizes_left_over_from_two_traces_are_two() -> None:
+    """Both are called after the same axis of an argument."""
+    left: list[int] = []
+    for n in (4, 7):
+        gemel.compile(lambda x: left.append(x.shape[0]) or x * 2)(np.ones(n))
+    four, seven = left
+    assert four != seven and four < seven and not seven <= four and seven in (7, four)
+    assert minimum(seven, four) == 4 and seven // four == 1 and sorted([seven, four])[0] == 4
+    assert [concrete(n, {"n0_0": 50}) for n in (four + seven, seven - four)] == [57, 46]
+
+
 def test_an_extent_is_no_number_for_c_code() -> None:
     guards = Guards()
     n = Dim(8, "n", guards)
