@@ -73,7 +73,7 @@ class Guard:
 
     def question(self) -> Question:
         """Its relation and both sides as sums."""
-        return self.relation, form_of(self.left), form_of(self.right)
+        return self.relation, *self.forms()
 
     def names(self) -> set[str]:
         """The names of the free extents in it."""

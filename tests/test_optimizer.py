@@ -9,7 +9,7 @@ from math import sqrt
 import numpy
 import pytest
 
-from gemel import autograd, cpu, gluon, init, metric, nd, np, optimizer
+from gemel import autograd, cpu, gluon, init, lr_scheduler, metric, nd, np, optimizer
 from gemel.errors import (
     ArgumentError,
     DeviceError,
@@ -367,6 +367,14 @@ def test_a_scheduler_that_is_set_later():
 def test_settings_of_another_kind(kind, name):
     with pytest.raises(OperandError, match=f"{kind.__name__}: {name} is"):
         kind(**{name: "a"})
+
+
+@pytest.mark.parametrize("wrong", [{"param_dict": 5}, {"begin_num_update": -1}, {"wd": "a"}])
+def test_refused_settings_leave_the_scheduler_as_it_was(wrong):
+    scheduler = lr_scheduler.FactorScheduler(2, base_lr=0.5)
+    with pytest.raises(GemelError):
+        optimizer.SGD(0.1, lr_scheduler=scheduler, **wrong)
+    assert scheduler.base_lr == 0.5
 
 
 @pytest.mark.parametrize("size", [0, -1, float("nan"), numpy.int64(0), "2", None])

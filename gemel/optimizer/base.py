@@ -76,17 +76,6 @@ class Optimizer:
         self.rescale_grad = rescale_grad
         self.clip_gradient = clip_gradient
         self.lr_scheduler = lr_scheduler
-        if learning_rate is None and lr_scheduler is None:
-            learning_rate = 0.01
-        elif learning_rate is not None and hasattr(lr_scheduler, "base_lr"):
-            if lr_scheduler.base_lr != learning_rate:
-                warn(
-                    f"the base_lr of the lr_scheduler, {lr_scheduler.base_lr}, is replaced by "
-                    f"the learning_rate of {type(self).__name__}, {learning_rate}; give the rate "
-                    "you want as learning_rate"
-                )
-            lr_scheduler.base_lr = learning_rate
-        self.lr = learning_rate
         check_flag(type(self).__name__, "multi_precision", multi_precision)
         self.multi_precision = multi_precision
         for name, value in (("param_idx2name", param_idx2name), ("param_dict", param_dict)):
@@ -95,9 +84,20 @@ class Optimizer:
                     f"{type(self).__name__}: {name} is {value!r}; it must be a dictionary"
                 )
         self.idx2name = dict(param_idx2name or {})
-        counted(type(self).__name__, "begin_num_update", begin_num_update, 0)
         self.param_dict = param_dict or {}
+        counted(type(self).__name__, "begin_num_update", begin_num_update, 0)
         self.begin_num_update = begin_num_update
+        # Last, because it changes the scheduler: settings that are refused leave it as it is.
+        if learning_rate is None and lr_scheduler is None:
+            self.lr = 0.01
+        elif learning_rate is not None and hasattr(lr_scheduler, "base_lr"):
+            if lr_scheduler.base_lr != learning_rate:
+                warn(
+                    f"the base_lr of the lr_scheduler, {lr_scheduler.base_lr}, is replaced by "
+                    f"the learning_rate of {type(self).__name__}, {learning_rate}; give the rate "
+                    "you want as learning_rate"
+                )
+            lr_scheduler.base_lr = learning_rate
         #: The update count of the parameter that was updated most often.
         self.num_update = begin_num_update
         self._all_index_update_counts: dict[int, dict[Any, int]] = {0: {}}

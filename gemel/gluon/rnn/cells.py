@@ -145,10 +145,13 @@ class RecurrentCell(Block):
         """The same by one loop of a program, after the first step if this makes what cells keep."""
         keeping = self._keeping()
 
+        def carry(arrays: list[Any]) -> None:
+            for cell, own in zip(keeping, arrays, strict=True):
+                cell._carried = own
+
         def step(x: Any, given: list[Any]) -> tuple[list[Any], list[Any]]:
             states, carried = given
-            for cell, arrays in zip(keeping, carried, strict=True):
-                cell._carried = arrays
+            carry(carried)
             output, after = self(x, states)
             found = [output, *(after if keeps else ())]
             return found, [after, [cell._carried for cell in keeping]]
@@ -158,13 +161,12 @@ class RecurrentCell(Block):
         given = [begun, [cell._carried for cell in keeping]]
         if keeping:
             first, given = step(whole[0], given)
-            found, (states, carried) = npx.foreach(step, whole[1:], given)
+            whole = whole[1:]
+        found, (states, carried) = npx.foreach(step, whole, given)
+        carry(carried)
+        if keeping:
             pairs = zip(first, found, strict=True)
             found = [np.concatenate([one[None], others]) for one, others in pairs]
-            for cell, arrays in zip(keeping, carried, strict=True):
-                cell._carried = arrays
-        else:
-            found, (states, _) = npx.foreach(step, whole, given)
         outputs, *kept = found
         return outputs, kept, begun, states
 
