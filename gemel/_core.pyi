@@ -333,6 +333,31 @@ class Elementwise:
 def load_gpu_kernel(code: bytes) -> Kernel:
     """A kernel for GPUs, from `print_cuda.form` and machine code. Raises ValueError for others."""
 
+class Llvm:
+    """LLVM's code generator: a library with the functions of llvmlite's, opened when it is first
+    used."""
+
+    def __init__(self, path: str) -> None: ...
+    def open_soon(self) -> None:
+        """Open it on another thread."""
+
+    def settle(self) -> None:
+        """Wait until that thread has ended."""
+
+    def object_of(self, assembly: str, target: tuple[str, str, str, str, int]) -> bytes:
+        """The object for LLVM assembly; the target is its triple, CPU, features, relocation and
+        level of optimisation. Raises RuntimeError with LLVM's message."""
+
+class Assembler:
+    """Threads that make objects of assembly. None outlives it."""
+
+    def __init__(self, library: Llvm, threads: int) -> None: ...
+    def give(self, assembly: str, target: tuple[str, str, str, str, int], length: int) -> None:
+        """Give a task; its length only orders it among others."""
+
+    def finish(self) -> list[tuple[bytes, str]]:
+        """Objects, or LLVM's messages, in the order in which the tasks were given."""
+
 def load_object(code: Buffer) -> Kernel:
     """Map an ELF object. Raises ValueError for a malformed one or an unknown symbol, naming it."""
 

@@ -12,7 +12,8 @@ from typing import Any, TypeVar
 import pytest
 from programs import end
 
-from gemel.codegen import libllvm, llvm, memory
+from gemel._core import Llvm
+from gemel.codegen import assembling, libllvm, llvm, memory
 from gemel.codegen.assembly import (
     F32,
     F64,
@@ -208,6 +209,63 @@ def test_many_threads_get_the_same_object() -> None:
     with compiling:
         found = on_threads(lambda _: llvm.emit_object(text, host()), range(64), 8)
     assert found == [wanted] * 64
+
+
+def assembled(texts: list[str], threads: int, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The objects of some assembly, made on so many threads besides this one."""
+
+    def printed(program: Any, target: Target) -> llvm.Assembly:
+        return llvm.Assembly(program, target, f"of {len(program)} letters")
+
+    monkeypatch.setattr(assembling, "assembly_of", printed)
+    with compiling, assembling.Assembling(host(), threads) as made:
+        for number, text in enumerate(texts):
+            made.give(text, number % 3)  # type: ignore[arg-type]
+        return made.results()
+
+
+@pytest.mark.parametrize("threads", [0, 1, 5])
+def test_other_threads_assemble_what_is_printed(
+    threads: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    texts = [kernel().replace("sub", name) for name in ("sub", "add", "mul", "or", "xor", "and")]
+    wanted = [llvm.emit_object(text, host()) for text in texts]
+    assert len({*wanted}) == 6
+    before = threading.active_count()
+    assert assembled(texts * 3, threads, monkeypatch) == wanted * 3
+    assert assembled([], threads, monkeypatch) == []
+    assert threading.active_count() == before
+    request.getfixturevalue("unknown")
+    with pytest.warns(RuntimeWarning, match="by one thread at a time"):
+        assert assembled(texts, threads, monkeypatch) == wanted
+
+
+def test_what_llvm_refuses_is_told_with_what_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    bad, outside = "define i32 @kernel() {\nnothing\n}", kernel() + "declare void @other()\n"
+    outside = outside.replace("ret ", "call void @other()\nret ")
+    for text, said in ((bad, "expected instruction opcode"), (outside, "calls other")):
+        with pytest.raises(CompileError, match=rf"(?s){said}.*of {len(text)} letters"):
+            assembled([kernel(), text, kernel()], 1, monkeypatch)
+
+
+def test_a_library_that_cannot_be_opened_is_told() -> None:
+    missing = Llvm("/there/is/no/library.so")
+    missing.open_soon()
+    missing.settle()
+    with pytest.raises(RuntimeError, match=r"library\.so"):
+        missing.object_of(kernel(), host().fields)
+
+
+@pytest.mark.parametrize("after", ["", "os.fork() or os._exit(0)", "libllvm.library().settle()"])
+def test_a_program_may_end_or_fork_while_the_library_is_opened(after: str) -> None:
+    ended = end(f"""
+import os
+from gemel.codegen import libllvm
+libllvm.open_soon()
+libllvm.open_soon()
+{after}
+tell(done=True)""")
+    assert ended.told == {"done": True}, ended
 
 
 def test_work_of_helpers_is_in_order_and_fails_as_it_would() -> None:

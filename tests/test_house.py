@@ -18,11 +18,12 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^>"]+)[>"]', re.MULTILINE)
 #: The folders that the files of a folder may include from: itself and the folders below it.
 BELOW = {
     "memory": {"memory"},
+    "compiler": {"memory", "compiler"},
     "engine": {"memory", "engine"},
     "cuda": {"memory", "engine", "cuda"},
     "program": {"memory", "engine", "program"},
     "capi": {"memory", "engine", "program", "capi"},
-    "python": {"memory", "engine", "cuda", "program", "python"},
+    "python": {"memory", "compiler", "engine", "cuda", "program", "python"},
 }
 #: Headers of Python and of libraries that talk to Python.
 PYTHON = re.compile(r"Python\.h|structmember\.h|pythread\.h|frameobject\.h|nanobind/.*|cpython/.*")

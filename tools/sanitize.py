@@ -28,7 +28,10 @@ from typing import NamedTuple
 ROOT = Path(__file__).resolve().parent.parent
 COMPILER = os.environ.get("CXX", "c++")
 #: Programs that test the core without Python, besides the stress program.
-CPP = ("cases", "desk_test", "courier_test", "meeting_test", "object_test", "memory_test")
+CPP = (
+    *("cases", "desk_test", "courier_test", "meeting_test", "object_test", "memory_test"),
+    "assembler_test",
+)
 
 #: Tests about threads, by the names of their files.
 THREADS = (

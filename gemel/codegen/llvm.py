@@ -7,12 +7,12 @@ few milliseconds. llvmlite is imported at the first compilation.
 from __future__ import annotations
 
 import struct
+from typing import TYPE_CHECKING, NamedTuple
 
 from gemel.codegen import wasm
 from gemel.codegen.libllvm import library
 from gemel.errors import CompileError
 
-TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
@@ -24,16 +24,37 @@ ALLOWED = frozenset(("memcpy", "memset", "memmove"))
 _machines: dict[str, Any] = {}
 
 
+class Assembly(NamedTuple):
+    """LLVM assembly for a target; `origin` is shown with an error."""
+
+    text: str
+    target: Target
+    origin: str = ""
+
+
 def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:
     """LLVM assembly to an ELF object; `origin` is shown with an error.
 
     Raises `CompileError` for invalid assembly and for undefined symbols other than `ALLOWED`.
     """
-    direct = library()
+    source, direct = Assembly(assembly, target, origin), library()
     try:
-        code = _by_llvmlite(assembly, target) if direct is None else direct.emit(assembly, target)
+        if direct is None:
+            return checked(_by_llvmlite(assembly, target), source)
+        return checked(direct.object_of(assembly, target.fields), source)
     except RuntimeError as error:
-        raise CompileError(f"LLVM refuses the code: {error}\n{origin}\n{assembly}") from error
+        raise refused(str(error), source) from error
+
+
+def refused(message: str, source: Assembly) -> CompileError:
+    """The error for assembly that LLVM refuses with a message."""
+    return CompileError(f"LLVM refuses the code: {message}\n{source.origin}\n{source.text}")
+
+
+def checked(code: bytes, source: Assembly) -> bytes:
+    """The object that LLVM made of some assembly, in the form in which it is loaded. Raises
+    `CompileError` for undefined symbols."""
+    target = source.target
     if target.triple.startswith("wasm"):
         return wasm.module_of(code)
     missing = undefined_symbols(code) - ALLOWED
@@ -41,7 +62,7 @@ def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:
         names = ", ".join(sorted(missing))
         raise CompileError(
             f"the code for {target.name} calls {names}, but a kernel must not call "
-            f"anything\n{origin}"
+            f"anything\n{source.origin}"
         )
     return code
 

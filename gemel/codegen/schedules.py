@@ -8,11 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel.codegen.program import Program
 from gemel.codegen.target import Target
 from gemel.errors import CompileError, unknown_name
+
+if TYPE_CHECKING:
+    from gemel.codegen.llvm import Assembly
 
 #: The modules with `emit(program, target)`; they are imported when something is compiled.
 EMITTERS = {
@@ -76,15 +79,23 @@ def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] 
     """
     from gemel.codegen.llvm import emit_object
 
-    schedule = program.parsed_schedule
+    recipe = program.parsed_schedule.recipe
     named = {recipe.name: recipe.emit for recipe in recipes}
-    if schedule.recipe:
-        if schedule.recipe not in named:
-            raise unknown_name("schedule", schedule.recipe, named)
-        return _by_recipe(schedule.recipe, named[schedule.recipe](program, target), program, target)
+    if recipe:
+        if recipe not in named:
+            raise unknown_name("schedule", recipe, named)
+        return _by_recipe(recipe, named[recipe](program, target), program, target)
+    return emit_object(*assembly_of(program, target))
+
+
+def assembly_of(program: Program, target: Target) -> Assembly:
+    """The LLVM assembly of a program without a recipe. Raises `CompileError` if it is not valid."""
+    from gemel.codegen.llvm import Assembly
+
+    schedule = program.parsed_schedule
     target = target.with_extension(schedule.extension)
     code = import_module(EMITTERS[schedule.kind]).emit(program, target)
-    return emit_object(str(code), target, program.text)
+    return Assembly(str(code), target, program.text)
 
 
 def _by_recipe(name: str, code: Any, program: Program, target: Target) -> bytes:
@@ -102,4 +113,4 @@ def _by_recipe(name: str, code: Any, program: Program, target: Target) -> bytes:
         raise CompileError(f"compile: the recipe {name!r}: {error}") from None
 
 
-__all__ = ["Recipe", "checked", "compile_program"]
+__all__ = ["Recipe", "assembly_of", "checked", "compile_program"]

@@ -75,6 +75,11 @@ class Target(NamedTuple):
         return f"{self.triple} {self.cpu} {self.name} {self.features}"
 
     @property
+    def fields(self) -> tuple[str, str, str, str, int]:
+        """What LLVM needs to know of it."""
+        return self.triple, self.cpu, self.features, self.relocation, self.level
+
+    @property
     def level(self) -> int:
         """LLVM's optimisation level for code generation. A higher one gives the same loops here; it
         only adds a faster division of small numbers, which takes a sixth of the time to compile."""

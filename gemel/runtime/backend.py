@@ -8,34 +8,61 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache, partial
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from gemel import _core
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
 from gemel.codegen.target import EXTENSIONS, Target, cuda, has_extension, host
 from gemel.device import Device, current_device, gpu_capability
+from gemel.process.forking import Helpers
+
+if TYPE_CHECKING:
+    from gemel.ir.graph import Graph
+
+#: With so many nodes, a graph needs kernels that are not known yet, and takes long to optimise.
+MANY = 20
 
 #: From a program to the code of its kernel.
 CodeGenerator = Callable[[Program, Target], bytes]
 
 
+class Compilers(Protocol):
+    """Makes the code of programs while others are given; no thread outlives the `with` block."""
+
+    def __enter__(self) -> Any: ...
+
+    def __exit__(self, *error: Any) -> None: ...
+
+    def give(self, program: Program, length: int) -> None:
+        """Give a program; its length only orders it among others."""
+
+    def results(self) -> list[bytes]:
+        """The code of all programs, in order."""
+
+
 class Backend:
     """One way to get from a program to a kernel.
 
-    `target` is the processor programs are compiled for; `generate` turns a program into code;
-    `launch` turns the code into a kernel the core can start. `text` identifies the backend in the
-    keys of kernels and plans. `recipes` are a user's schedules for loops.
+    `target` is the processor programs are compiled for; `generate` turns a program into code, and
+    `several` makes what does so for many; `launch` turns the code into a kernel the core can start.
+    `text` identifies the backend in the keys of kernels and plans. `recipes` are a user's schedules
+    for loops.
     """
 
-    __slots__ = ("generate", "launch", "on_disk", "plain", "recipes", "target", "text")
+    __slots__ = ("generate", "launch", "on_disk", "plain", "recipes", "several", "target", "text")
 
     def __init__(
-        self, target: Target, generate: CodeGenerator, launch: Callable[[bytes], Any]
+        self,
+        target: Target,
+        generate: CodeGenerator,
+        launch: Callable[[bytes], Any],
+        several: Callable[[Target, int], Compilers] | None = None,
     ) -> None:
         self.target = target
         self.generate = generate
         self.launch = launch
+        self.several = several
         self.recipes: tuple[Recipe, ...] = ()
         #: The same backend without recipes.
         self.plain = self
@@ -56,6 +83,19 @@ class Backend:
         numbers = (_recipes.setdefault(recipe, len(_recipes)) for recipe in recipes)
         extended.text = f"{self.text} recipes {list(numbers)}"
         return extended
+
+    def compilers(self, threads: int) -> Compilers:
+        """What makes the code of several programs, on so many threads besides this one."""
+        if self.several is not None:
+            return self.several(self.target, threads)
+        return Helpers(lambda program: self.generate(program, self.target), threads)
+
+    def expect(self, graph: Graph) -> None:
+        """Prepare for the kernels of a graph that is about to be optimised."""
+        if self.several is not None and len(graph.walk()) >= MANY:
+            from gemel.codegen.libllvm import open_soon
+
+            open_soon()
 
     @property
     def printed(self) -> Callable[[Sequence[Program]], str]:
@@ -91,6 +131,12 @@ class Backend:
 native_code: CodeGenerator = compile_program
 
 
+def _assembling(target: Target, threads: int) -> Compilers:
+    from gemel.codegen.assembling import Assembling
+
+    return Assembling(target, threads)
+
+
 def gpu_code(program: Program, target: Target) -> bytes:
     """The code of a program for a GPU, after what its launch depends on. By NVIDIA's compiler."""
     from gemel.codegen import nvrtc, print_cuda
@@ -109,7 +155,7 @@ def backend_of(device: Device) -> Backend:
     if device.linked and not device.simulated:
         return _gpu_backend(gpu_capability(device.device_id))
     if not _native:  # finding the host's target reads a file
-        _native.append(Backend(host(), native_code, _core.load_object))
+        _native.append(Backend(host(), native_code, _core.load_object, _assembling))
     return _native[0]
 
 

@@ -6,16 +6,17 @@ The name of a kernel is a hash of its program's text, the backend, and gemel's s
 from __future__ import annotations
 
 import sys
-import threading
 from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 from gemel._core import cores
 from gemel.codegen.program import ACROSS, INNER, Program
 from gemel.config import DEBUG
-from gemel.process.forking import Helpers, compiling
+from gemel.process.forking import compiling
+from gemel.process.urgent import urgent
 from gemel.runtime import files
-from gemel.runtime.backend import Backend
+from gemel.runtime.backend import Backend, Compilers
 
 _kernels: dict[str, Any] = {}
 #: How many kernels were compiled, read from disk and found in memory, for tests.
@@ -25,7 +26,6 @@ SOURCES = (
     *("codegen", "config.py", "dtype.py", "errors.py", "extent.py", "forms.py"),
     *("ir/bases.py", "ir/philox.py"),
 )
-_counting = threading.Lock()  # several threads compile
 
 
 def kernel_name(program: Program, backend: Backend) -> str:
@@ -71,23 +71,20 @@ def kernel_for(program: Program, backend: Backend) -> Any:
 
 
 class Compilation:
-    """The kernels of a plan, compiled by as many threads as there are cores while it is made.
+    """The kernels of a plan, compiled by other threads, one per core, while it is made.
 
     To be used in a `with` block; forks and exits wait until it has ended.
     """
 
     def __init__(self, backend: Backend) -> None:
         self.backend = backend
-        self._given: dict[str, tuple[Program, Backend]] = {}
+        self._given: dict[str, Backend] = {}
         self._asked: set[str] = set()
-        self._helpers = Helpers(self._made, cores() if cores() > 1 else 0)
+        self._compilers: Compilers | None = None
         self._held = ExitStack()
 
     def __enter__(self) -> Compilation:
-        with ExitStack() as entered:
-            entered.enter_context(compiling)
-            entered.enter_context(self._helpers)
-            self._held = entered.pop_all()
+        self._held.enter_context(compiling)
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -105,16 +102,19 @@ class Compilation:
         name = kernel_name(program, serving)
         if name in self._given or known_kernel(name, serving) is not None:
             return
-        self._given[name] = program, serving
-        self._helpers.give(name, work(program))
+        self._given[name] = serving
+        _announce(program)
+        if self._compilers is None:
+            made = self.backend.plain.compilers(cores() - 1)
+            self._compilers = self._held.enter_context(made)
+        self._compilers.give(program, work(program))
 
     def finish(self) -> None:
         """Wait for all of them; from then on `kernel_for` has them."""
-        for name, code in zip(self._given, self._helpers.results(), strict=True):
-            _kernels[name] = self._given[name][1].launch(code)
-
-    def _made(self, name: str) -> bytes:
-        return _kept(name, *self._given[name])
+        codes = [] if self._compilers is None else self._compilers.results()
+        for name, code in zip(self._given, codes, strict=True):
+            _kernels[name] = self._given[name].launch(code)
+            _keep(name, code)
 
 
 def work(program: Program) -> int:
@@ -137,25 +137,26 @@ def object_for(program: Program, backend: Backend) -> bytes:
 
 def _compiled(program: Program, name: str, backend: Backend) -> Any:
     with compiling:
-        return backend.launch(_kept(name, program, backend))
+        _announce(program)
+        code = backend.generate(program, backend.target)
+        if backend.on_disk:
+            _keep(name, code)
+        else:
+            counters["compiled"] += 1
+        return backend.launch(code)
 
 
-def _code(program: Program, backend: Backend) -> bytes:
-    """Print the code of a program, with a message under GEMEL_DEBUG."""
+def _announce(program: Program) -> None:
+    """Say under GEMEL_DEBUG that a program is compiled."""
     if DEBUG.read():
         shown = f"\n{program.text}" if DEBUG.read() > 1 else " a kernel"
         print(f"gemel: compiling{shown}", file=sys.stderr)
-    return backend.generate(program, backend.target)
 
 
-def _kept(name: str, program: Program, backend: Backend) -> bytes:
-    """Print the code of a program and store it on disk."""
-    code = _code(program, backend)
-    if backend.on_disk:
-        files.store(name, "kernel", code)
-    with _counting:
-        counters["compiled"] += 1
-    return code
+def _keep(name: str, code: bytes) -> None:
+    """Write the code of a new kernel to disk, once nobody waits for it to run."""
+    counters["compiled"] += 1
+    urgent.afterwards(partial(files.store, name, "kernel", code))
 
 
 def clear() -> None:

@@ -21,7 +21,7 @@ from gemel.errors import NoKernelError
 from gemel.ir.graph import Graph
 from gemel.ir.text import signature
 from gemel.process.forking import compiling
-from gemel.process.garbage import uncollected
+from gemel.process.urgent import urgent
 from gemel.runtime import cache, files
 from gemel.runtime.backend import Backend
 from gemel.runtime.relay import Relay
@@ -96,16 +96,21 @@ def cached(
         with making():
             prepared = make()
         result = build(*prepared.loaded(backend))
-        packed = prepared.pack() if next(_written) < MOST else None
-        if packed:
-            files.store(name, kind, packed)
+        if next(_written) < MOST:
+            urgent.afterwards(partial(_store, name, kind, prepared))
     return result
+
+
+def _store(name: str, kind: str, prepared: Prepared) -> None:
+    packed = prepared.pack()
+    if packed:
+        files.store(name, kind, packed)
 
 
 @contextmanager
 def making() -> Iterator[None]:
     """A `with` block that compiles: forks and exits wait for its end, garbage is not collected."""
-    with compiling, uncollected:
+    with compiling, urgent:
         yield
 
 

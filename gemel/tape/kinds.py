@@ -25,7 +25,7 @@ from gemel.ir.text import call_text
 from gemel.ir.trace import Trace
 from gemel.ops.elementwise import full
 from gemel.passes.gradient import like, rule
-from gemel.process.garbage import uncollected
+from gemel.process.urgent import urgent
 from gemel.runtime.files import digest
 from gemel.runtime.prepare import tagged
 from gemel.spec import Spec
@@ -75,7 +75,7 @@ class Kind:
         key = (arrived, wanted, create_graph)
         found = self._pullbacks.get(key)
         if found is None:
-            with uncollected:
+            with urgent:
                 found = self._pullbacks[key] = Pullback(self, *key)
         return found
 

@@ -21,7 +21,7 @@ from typing import Any
 
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.trace import Trace
-from gemel.process.garbage import uncollected
+from gemel.process.urgent import urgent
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.chain import Chain
 from gemel.runtime.files import digest
@@ -144,7 +144,7 @@ def plan_for_step(step: Step, targets: Sequence[Target | Leaf], in_place: bool) 
             family.run += calls
             return None
         family.compiled += 0 if asked else calls
-        with uncollected:
+        with urgent:
             _compile(found, step, targets, wanted, in_place, pieces, backend)
     return found
 

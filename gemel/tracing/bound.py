@@ -14,7 +14,7 @@ from gemel.ir.trace import Trace
 from gemel.passes import gradient
 from gemel.passes.bind import concrete_graph
 from gemel.passes.gradient import with_heads
-from gemel.process.garbage import uncollected
+from gemel.process.urgent import urgent
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.relay import on_current_device
@@ -43,7 +43,7 @@ class Bound:
         """
         if self.plan is None:
             arrays = (*leaves, *(self.program.own(leaves) if own is None else own))
-            with uncollected:
+            with urgent:
                 self.plan = self.program.inference().find(self.values, arrays)
         return self.plan
 
@@ -51,7 +51,7 @@ class Bound:
         """The plan that overwrites arguments in place, for arrays like these, if there is one."""
         if self.writing is None:
             plans = self.program.in_place()
-            with uncollected:
+            with urgent:
                 self.writing = plans is not None and plans.find(self.values, (*leaves, *own))
         if not self.writing:
             return None
@@ -84,7 +84,7 @@ class Bound:
             results, written = plan(*arrays, *arguments.numbers), []
         elif arrays:
             # The first time, garbage is collected while the plan runs.
-            with nullcontext() if self.plan else uncollected:
+            with nullcontext() if self.plan else urgent:
                 results = self.inference(arguments.arrays, own)(*arrays, *arguments.numbers)
         else:
             results = on_current_device(self.inference((), ()), *arguments.numbers)
@@ -104,7 +104,7 @@ class Bound:
     ) -> tuple[Any, ...]:
         halves = self.training.get(wanted)
         if halves is None:
-            with uncollected:
+            with urgent:
                 halves = BoundHalves(self.program, wanted, self.values, arrays)
             self.training[wanted] = halves
         return halves.run((*arrays, *numbers))

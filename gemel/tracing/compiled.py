@@ -28,7 +28,7 @@ from gemel.ir.trace import Trace, parameters_replaced
 from gemel.ndarray import ndarray
 from gemel.passes import Pass, pipeline
 from gemel.passes.simplify import fold
-from gemel.process.garbage import uncollected
+from gemel.process.urgent import urgent
 from gemel.runtime.backend import backend_for, backend_of
 from gemel.runtime.prepare import check_one_device
 from gemel.spec import Spec
@@ -203,7 +203,7 @@ class Compiled:
         program = next((p for p in programs if p.fits(flat, recorded)), None)
         if program is None:
             there = elsewhere(flat.arrays) or current_device()
-            with autograd.pause(train_mode=autograd.is_training()), there, uncollected:
+            with autograd.pause(train_mode=autograd.is_training()), there, urgent:
                 program = Program(self, flat, recorded)
             self.traces += 1
             programs.insert(0, program)

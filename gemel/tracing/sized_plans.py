@@ -62,6 +62,8 @@ class SizedPlans:
         """The graph after the passes, which may add guards; by default for processors."""
         passes = self.passes if backend is None else backend.passes(self.passes)
         if passes not in self._optimized:
+            if backend is not None:
+                backend.expect(self.graph)
             self._optimized[passes] = optimize(self.graph, passes)
         return self._optimized[passes]
 

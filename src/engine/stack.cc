@@ -2,11 +2,11 @@
 // is taken to have enough: such an address is no thread's.
 
 #include <pthread.h>
-#include <signal.h>
 
 #include <cstdint>
 
 #include "engine/device.h"
+#include "memory/signals.h"
 
 namespace gemel {
 
@@ -54,13 +54,12 @@ void* run_piece(void* piece) {
 bool run_elsewhere(Piece& piece) noexcept {
   pthread_attr_t attributes;
   if (pthread_attr_init(&attributes) != 0) return false;
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
   pthread_t thread;
-  const bool made = pthread_attr_setstacksize(&attributes, 2 * kKernelStack) == 0 &&
-                    pthread_create(&thread, &attributes, run_piece, &piece) == 0;
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
+  bool made = pthread_attr_setstacksize(&attributes, 2 * kKernelStack) == 0;
+  if (made) {
+    const SignalsBlocked blocked;
+    made = pthread_create(&thread, &attributes, run_piece, &piece) == 0;
+  }
   pthread_attr_destroy(&attributes);
   return made && pthread_join(thread, nullptr) == 0;
 }

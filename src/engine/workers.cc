@@ -1,33 +1,26 @@
 // The threads of the engine: workers, the stand-in, lanes' own threads; and tiles.
 
-#include <signal.h>
-
 #include <algorithm>
 #include <chrono>
 #include <string>
 
 #include "engine/scheduler.h"
 #include "engine/trace.h"
+#include "memory/signals.h"
 
 namespace gemel {
 
 namespace {
 
-// Blocks all signals in the new thread: they are the front end's business, and Python expects them
-// on its own threads.
 template <typename Body>
 bool make_thread(std::vector<std::thread>& threads, Body body) noexcept {
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
-  bool made = true;
+  const SignalsBlocked blocked;
   try {
     threads.emplace_back(std::move(body));
   } catch (const std::exception&) {  // the system allows no more threads
-    made = false;
+    return false;
   }
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
-  return made;
+  return true;
 }
 
 }  // namespace

@@ -2,12 +2,12 @@
 
 #include <fcntl.h>
 #include <pthread.h>
-#include <signal.h>
 #include <time.h>
 
 #include <algorithm>
 #include <exception>
 
+#include "memory/signals.h"
 #include "program/courier_work.h"
 #include "program/error.h"
 
@@ -28,11 +28,8 @@ CourierWork::CourierWork(int rank, const std::vector<int>& sockets)
     if (other != rank_) fcntl(sockets[other], F_SETFL, fcntl(sockets[other], F_GETFL) | O_NONBLOCK);
   }
   desk = Desk::make([this] { ring(); }, true);
-  sigset_t all, old;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &old);
+  const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
-  pthread_sigmask(SIG_SETMASK, &old, nullptr);
 }
 
 CourierWork::~CourierWork() {

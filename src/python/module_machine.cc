@@ -1,14 +1,17 @@
-// The part of the module gemel._core that is about the machine: its cores, and GPUs, real and
-// simulated.
+// The part of the module gemel._core that is about the machine: its cores, the code that is made
+// for them, and GPUs, real and simulated.
 
 #include "python/module_machine.h"
 
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
 #include <stdexcept>
 
+#include "compiler/assembler.h"
+#include "compiler/llvm.h"
 #include "cuda/driver.h"
 #include "cuda/gpu.h"
 #include "cuda/kernel.h"
@@ -38,6 +41,59 @@ Kernel load_gpu_kernel(nanobind::bytes code) {
   } catch (const std::runtime_error& error) {
     throw nanobind::value_error(error.what());
   }
+}
+
+// The triple, the processor, its features, how code is relocated, and the level of optimisation.
+using TargetFields = std::tuple<std::string, std::string, std::string, std::string, int>;
+
+llvm::Target target_of(const TargetFields& fields) {
+  return std::make_from_tuple<llvm::Target>(fields);
+}
+
+nanobind::bytes bytes_of(const std::string& text) {
+  return nanobind::bytes(text.data(), text.size());
+}
+
+void define_compiler(nanobind::module_& module) {
+  using nanobind::literals::operator""_a;
+  nanobind::class_<llvm::Library>(module, "Llvm")
+      .def(nanobind::init<std::string>(), "path"_a)
+      .def("open_soon", &llvm::Library::open_soon)
+      .def("settle",
+           [](llvm::Library& library) {
+             const WithoutGil released;
+             library.settle();
+           })
+      .def(
+          "object_of",
+          [](llvm::Library& library, const std::string& assembly, const TargetFields& target) {
+            std::string object;
+            {
+              const WithoutGil released;
+              object = library.object_of(assembly, target_of(target));
+            }
+            return bytes_of(object);
+          },
+          "assembly"_a, "target"_a);
+  nanobind::class_<llvm::Assembler>(module, "Assembler")
+      .def(nanobind::init<std::shared_ptr<llvm::Library>, int>(), "library"_a, "threads"_a)
+      .def(
+          "give",
+          [](llvm::Assembler& assembler, std::string assembly, const TargetFields& target,
+             int length) { assembler.give(std::move(assembly), target_of(target), length); },
+          "assembly"_a, "target"_a, "length"_a)
+      .def("finish", [](llvm::Assembler& assembler) {
+        std::vector<llvm::Outcome> outcomes;
+        {
+          const WithoutGil released;
+          outcomes = assembler.finish();
+        }
+        nanobind::list found;
+        for (const llvm::Outcome& outcome : outcomes) {
+          found.append(std::make_pair(bytes_of(outcome.object), outcome.refused));
+        }
+        return found;
+      });
 }
 
 }  // namespace
@@ -75,6 +131,7 @@ void define_machine(nanobind::module_& module) {
       },
       "gpu"_a, "device"_a, "name"_a);
   module.def("load_gpu_kernel", &load_gpu_kernel, "code"_a);
+  define_compiler(module);
 }
 
 }  // namespace gemel

@@ -1,5 +1,5 @@
-// The part of the module gemel._core that is about the machine: its cores, and GPUs, real and
-// simulated.
+// The part of the module gemel._core that is about the machine: its cores, the code that is made
+// for them, and GPUs, real and simulated.
 
 #pragma once
 

@@ -1,7 +1,8 @@
-"""Python's garbage collector, which is paused while graphs and plans are made.
+"""What is put off while graphs and plans are made, because somebody waits for their results.
 
-Making them allocates many objects and frees few: scanning them again and again takes a fifth of the
-time of a large network's first call, and finds nothing. They are scanned once, afterwards.
+Python's garbage collector is paused: making them allocates many objects and frees few. Scanning
+them again and again takes a fifth of the time of a large network's first call, and finds nothing.
+They are scanned once, afterwards. Files for later processes are written afterwards, too.
 """
 
 from __future__ import annotations
@@ -9,17 +10,20 @@ from __future__ import annotations
 import gc
 import os
 import threading
+from collections.abc import Callable
 
 #: The number of new objects that starts a collection: never. The collector is not switched off,
 #: so that a traced function may switch it on or off, with lasting effect.
 NEVER = 2**31 - 1
 
 
-class _Uncollected(threading.local):
-    """A block without garbage collection; blocks inside of it belong to the outermost one."""
+class _Urgent(threading.local):
+    """A block in which what can wait is put off; blocks inside of it belong to the outermost
+    one."""
 
     def __init__(self) -> None:
         self.depth = 0  # the number of nested blocks on this thread
+        self._waiting: list[Callable[[], object]] = []
 
     def __enter__(self) -> None:
         if not self.depth and gc.get_threshold()[0] != NEVER:
@@ -29,8 +33,20 @@ class _Uncollected(threading.local):
 
     def __exit__(self, *error: object) -> None:
         self.depth -= 1
-        if not self.depth:
-            _restore(_thresholds.pop(threading.get_ident(), None))
+        if self.depth:
+            return
+        _restore(_thresholds.pop(threading.get_ident(), None))
+        waiting, self._waiting = self._waiting, []
+        for work in waiting:
+            work()
+
+    def afterwards(self, work: Callable[[], object]) -> None:
+        """Do something after the outermost block, in the order in which it was put off; outside of
+        blocks at once."""
+        if self.depth:
+            self._waiting.append(work)
+        else:
+            work()
 
 
 def _restore(thresholds: tuple[int, int, int] | None) -> None:
@@ -41,7 +57,7 @@ def _restore(thresholds: tuple[int, int, int] | None) -> None:
 
 #: The collector's thresholds before they were replaced, by the thread whose block replaced them.
 _thresholds: dict[int, tuple[int, int, int]] = {}
-uncollected = _Uncollected()
+urgent = _Urgent()
 
 
 def _alone() -> None:
@@ -54,4 +70,4 @@ def _alone() -> None:
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_alone)
 
-__all__ = ["uncollected"]
+__all__ = ["urgent"]

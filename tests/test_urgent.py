@@ -1,4 +1,4 @@
-"""The garbage collector is off while graphs are made, and has its old state afterwards."""
+"""What waits while graphs and plans are made: garbage collection, and the writing of files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ import pytest
 import gemel
 from gemel import np
 from gemel.gluon import nn
-from gemel.process.garbage import NEVER, uncollected
+from gemel.process.urgent import NEVER, urgent
+from gemel.runtime import cache
 
 
 def runs() -> bool:
@@ -57,7 +58,7 @@ def test_it_goes_on_after_an_error() -> None:
 def test_a_collector_stopped_by_the_user_stays_stopped() -> None:
     gc.disable()
     try:
-        with uncollected:
+        with urgent:
             assert not runs()
         assert not gc.isenabled()
     finally:
@@ -85,22 +86,59 @@ def test_collector_settings_made_while_tracing_take_effect() -> None:
 
 
 def test_the_outermost_block_decides() -> None:
-    with uncollected:
-        with uncollected:
+    with urgent:
+        with urgent:
             pass
         assert not runs()
+
+
+def test_what_can_wait_is_done_after_the_outermost_block() -> None:
+    done: list[int] = []
+    urgent.afterwards(lambda: done.append(0))
+    assert done == [0]
+    with urgent:
+        urgent.afterwards(lambda: done.append(1))
+        with urgent:
+            urgent.afterwards(lambda: done.append(2))
+        other = threading.Thread(target=lambda: urgent.afterwards(lambda: done.append(3)))
+        other.start()
+        other.join()
+        assert done == [0, 3]
+    assert done == [0, 3, 1, 2]
+    with pytest.raises(RuntimeError, match="no"), urgent:
+        urgent.afterwards(lambda: done.append(4))
+        raise RuntimeError("no")
+    assert done == [0, 3, 1, 2, 4] and runs()
+
+
+def test_files_are_written_once_the_plan_runs(
+    tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))
+    cache.clear()
+    x = np.ones((3, 5))
+    earlier = {*tmp_path.rglob("*.*")}
+    with urgent:
+        wanted = gemel.compile(lambda x: np.tanh(x).sum() + 3)(x).item()
+        assert {*tmp_path.rglob("*.*")} == earlier
+    made = {*tmp_path.rglob("*.*")} - earlier
+    assert {path.suffix for path in made} == {".kernel", ".plan"}
+    cache.clear()
+    before = cache.counters["compiled"]
+    assert gemel.compile(lambda x: np.tanh(x).sum() + 3)(x).item() == wanted
+    assert cache.counters["compiled"] == before
 
 
 def test_threads_leave_it_running() -> None:
     started, others_done = threading.Event(), threading.Event()
 
     def inner() -> None:
-        with uncollected:
+        with urgent:
             started.set()
             others_done.wait(10)
 
     thread = threading.Thread(target=inner)
-    with uncollected:
+    with urgent:
         thread.start()
         started.wait(10)
     assert runs()
@@ -114,13 +152,13 @@ def test_a_child_is_as_its_thread_was(mine: bool) -> None:
     started, done = threading.Event(), threading.Event()
 
     def other() -> None:
-        with uncollected:
+        with urgent:
             started.set()
             done.wait(10)
 
     thread = threading.Thread(target=other)
     if mine:
-        uncollected.__enter__()
+        urgent.__enter__()
     else:
         thread.start()
         started.wait(10)
@@ -132,6 +170,6 @@ def test_a_child_is_as_its_thread_was(mine: bool) -> None:
     finally:
         done.set()
         if mine:
-            uncollected.__exit__()
+            urgent.__exit__()
         else:
             thread.join()

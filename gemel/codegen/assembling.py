@@ -1,0 +1,58 @@
+"""Many kernels at a time: this thread prints programs, and others make code of what it has printed.
+
+The other threads are the core's and need no Python lock. Threads of Python would wait for it before
+and after each call of LLVM, up to five milliseconds each time, while this thread goes on.
+"""
+
+from __future__ import annotations
+
+from gemel._core import Assembler
+from gemel.codegen.libllvm import library
+from gemel.codegen.llvm import Assembly, checked, emit_object, refused
+from gemel.codegen.program import Program
+from gemel.codegen.schedules import assembly_of
+from gemel.codegen.target import Target
+
+
+class Assembling:
+    """Makes code of programs for a target while others are given.
+
+    To be used in a `with` block: no thread outlives it. Raises `CompileError` as `compile_program`
+    does: `give` for a program that is not valid, `results` for one that LLVM refuses.
+    """
+
+    def __init__(self, target: Target, threads: int) -> None:
+        self.target, self.threads = target, threads
+        self._sources: list[Assembly] = []
+        self._assembler: Assembler | None = None
+
+    def __enter__(self) -> Assembling:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._assembler = None
+
+    def give(self, program: Program, length: int = 0) -> None:
+        """Give a program; its length only orders it among others."""
+        source = assembly_of(program, self.target)
+        if not self._sources:
+            self._begin()
+        self._sources.append(source)
+        if self._assembler is not None:
+            self._assembler.give(source.text, source.target.fields, length)
+
+    def results(self) -> list[bytes]:
+        """The code of all programs, in order."""
+        if self._assembler is None:
+            return [emit_object(*source) for source in self._sources]
+        found = []
+        for source, (code, message) in zip(self._sources, self._assembler.finish(), strict=True):
+            if message:
+                raise refused(message, source)
+            found.append(checked(code, source))
+        return found
+
+    def _begin(self) -> None:
+        direct = library()
+        if direct is not None:
+            self._assembler = Assembler(direct, self.threads)
