@@ -38,6 +38,21 @@ void* map_aligned(size_t bytes, size_t alignment) noexcept {
   return start + before;
 }
 
+HugePages huge_pages;
+
+// Requests huge pages for a block, and takes the first: it is needed in any case.
+[[maybe_unused]] void request_huge(void* block, size_t bytes) noexcept {
+#if defined(MADV_HUGEPAGE)
+  const size_t whole = bytes / kHugeBytes * kHugeBytes;
+  if (!huge_pages.are_wanted() || madvise(block, whole, MADV_HUGEPAGE) != 0) return;
+  const auto begin = std::chrono::steady_clock::now();
+  *static_cast<volatile char*>(block) = 0;
+  if (!huge_pages.is_fast(std::chrono::steady_clock::now() - begin)) {
+    madvise(block, whole, MADV_NOHUGEPAGE);
+  }
+#endif
+}
+
 }  // namespace
 
 void* map(size_t bytes, size_t alignment) noexcept {
@@ -48,11 +63,7 @@ void* map(size_t bytes, size_t alignment) noexcept {
     munmap(block, bytes);
     block = map_aligned(bytes, alignment);
   }
-#if defined(MADV_HUGEPAGE)
-  if (block != nullptr && bytes >= kHugeBytes) {
-    madvise(block, bytes / kHugeBytes * kHugeBytes, MADV_HUGEPAGE);
-  }
-#endif
+  if (block != nullptr && bytes >= kHugeBytes) request_huge(block, bytes);
   return block;
 }
 

@@ -22,6 +22,7 @@
 
 #include "check.h"
 #include "memory/machine.h"
+#include "memory/pages.h"
 
 namespace {
 
@@ -385,9 +386,27 @@ void the_machine_is_not_larger_than_it_is() {
         "the memory is that of the machine or less");
 }
 
+void slow_huge_pages_are_not_requested_for_a_while() {
+  using gemel::pages::HugePages;
+  using std::chrono::milliseconds;
+  HugePages pages;
+  for (int block = 0; block < 100; ++block) {
+    check(pages.are_wanted() && pages.is_fast(milliseconds(0)), "fast huge pages are requested");
+  }
+  for (int round = 0; round < 3; ++round) {
+    check(pages.are_wanted() && !pages.is_fast(milliseconds(4)), "huge pages are tried again");
+    for (int block = 0; block < HugePages::kPause; ++block) {
+      check(!pages.are_wanted(), "slow huge pages are not requested for a while");
+    }
+  }
+  check(pages.are_wanted() && pages.is_fast(milliseconds(1)), "huge pages may be fast again");
+  check(pages.are_wanted(), "and then are requested for every block");
+}
+
 }  // namespace
 
 int main() {
+  slow_huge_pages_are_not_requested_for_a_while();
   blocks_belong_to_one_owner();
   small_memory_comes_back();
   slabs_serve_any_class();
