@@ -5,7 +5,7 @@ from __future__ import annotations
 import operator
 from math import inf, isfinite
 from numbers import Real
-from typing import Any
+from typing import Any, ClassVar
 
 from gemel.errors import ArgumentError, OperandError
 from gemel.extent import Dim
@@ -52,6 +52,64 @@ def check_flag(name: str, what: str, value: Any) -> None:
         raise OperandError(f"{name}: {what} is {value!r}; it must be True or False")
 
 
+class _InitSignature:
+    """The signature of a class is that of its `__init__`; a `__new__` would hide it."""
+
+    def __get__(self, made: object, kind: Any) -> Any:
+        from inspect import signature
+
+        if made is not None:  # an instance's is that of its `__call__`
+            raise AttributeError("__signature__")
+        found = signature(kind.__init__)
+        return found.replace(parameters=list(found.parameters.values())[1:])
+
+
+class FlagsChecked:
+    """A base class whose constructors refuse flags that are neither true nor false: arguments that
+    gemel's own `__init__` methods annotate as bool."""
+
+    __slots__ = ()
+    #: By class, when first made: see `_flags_of`.
+    _flags: ClassVar[dict[str, int]]
+
+    def __new__(cls, *arguments: Any, **named: Any) -> Any:  # noqa: D102
+        if "_flags" not in vars(cls):
+            cls._flags = _flags_of(cls)
+        given = dict(named)
+        for name, place in cls._flags.items():
+            if 0 <= place < len(arguments):
+                given[name] = arguments[place]
+            if name in given:
+                check_flag(cls.__name__, name, given[name])
+        return super().__new__(cls)
+
+    __signature__ = _InitSignature()
+
+
+def _flags_of(kind: type) -> dict[str, int]:
+    """The flags among the arguments of a class, and those that it hands on by name: each with its
+    place among the arguments, or -1."""
+    found: dict[str, int] = {}
+    own: tuple[str, ...] | None = None  # the arguments of the constructor that is called
+    for base in kind.__mro__:
+        made = vars(base).get("__init__")
+        if made is None or not hasattr(made, "__code__"):
+            continue
+        names = made.__code__.co_varnames[1 : made.__code__.co_argcount]
+        flags = [n for n, kind in made.__annotations__.items() if kind in _FLAGS]
+        for name in flags if base.__module__.startswith("gemel.") else ():
+            if own is None:
+                found[name] = names.index(name) if name in names else -1
+            elif name not in own:
+                found.setdefault(name, -1)
+        own = names if own is None else own
+    return found
+
+
+#: How flags are annotated.
+_FLAGS = ("bool", "bool | None")
+
+
 def check_below_one(name: str, what: str, value: Any, kind: str = "number") -> None:
     """Raises `ArgumentError` unless `value` is from 0 to below 1."""
     if not (is_finite(value) and 0 <= float(value) < 1):
@@ -81,6 +139,7 @@ def is_finite(value: Any) -> bool:
 
 
 __all__ = [
+    "FlagsChecked",
     "check_below_one",
     "check_ends",
     "check_flag",

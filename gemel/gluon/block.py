@@ -27,7 +27,7 @@ from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
 from gemel.ndarray import ndarray
 from gemel.ops.shape import operand
-from gemel.ranges import check_flag
+from gemel.ranges import FlagsChecked, check_flag
 from gemel.tracing.manners import as_plain, like
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class BlockError(GemelError, ValueError):
     """A network with an invalid structure."""
 
 
-class Block(Files):
+class Block(FlagsChecked, Files):
     """Base class of the parts of a network: it has children, parameters, and `forward`.
 
     Assigning a block or a parameter to an attribute makes it part of this block. The names of its

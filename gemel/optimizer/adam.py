@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import np
 from gemel.optimizer.base import Moved, Optimizer
 from gemel.optimizer.sgd import decayed
-from gemel.ranges import check_below_one, check_flag, check_number
+from gemel.ranges import check_below_one, check_number
 
 if TYPE_CHECKING:
     from gemel.np import ndarray
@@ -104,7 +104,6 @@ class AdamW(Adam):
         **settings: Any,
     ) -> None:
         super().__init__(learning_rate, beta1, beta2, epsilon, **settings)
-        check_flag(type(self).__name__, "correct_bias", correct_bias)
         self.correct_bias = correct_bias
 
     def advance(self, weight: Any, grad: Any, states: list[Any], rates: Any, decay: Any) -> Moved:

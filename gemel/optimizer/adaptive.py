@@ -8,7 +8,7 @@ from gemel import np
 from gemel.optimizer.adam import Moments
 from gemel.optimizer.base import Moved, Optimizer, limited
 from gemel.optimizer.sgd import decayed
-from gemel.ranges import check_flag, check_number
+from gemel.ranges import check_number
 
 if TYPE_CHECKING:
     from gemel.np import ndarray
@@ -106,7 +106,6 @@ class RMSProp(Optimizer):
         if clip_weights is not None:
             check_number(type(self).__name__, "clip_weights", clip_weights)
         self.epsilon = epsilon
-        check_flag(type(self).__name__, "centered", centered)
         self.centered = centered
         self.clip_weights = clip_weights
 

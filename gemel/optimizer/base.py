@@ -12,7 +12,7 @@ from gemel import autograd, np
 from gemel.errors import ArgumentError, OperandError, unknown_keyword
 from gemel.optimizer.fused import Fused, is_narrow
 from gemel.process.tracebacks import warn
-from gemel.ranges import check_flag, check_number, counted
+from gemel.ranges import FlagsChecked, check_number, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -29,7 +29,7 @@ _RUN_TIME = {"lr", "wd", "rescale_grad", "num_update", "begin_num_update"}
 _NUMBERS = {"lr": "learning_rate"} | {n: n for n in ("wd", "rescale_grad", "clip_gradient")}
 
 
-class Optimizer:
+class Optimizer(FlagsChecked):
     """Base class: learning rate, weight decay, gradient scaling and clipping, counts of updates.
 
     `wd` is the weight decay. `rescale_grad` multiplies every gradient (besides the 1 / batch size
@@ -76,7 +76,6 @@ class Optimizer:
         self.rescale_grad = rescale_grad
         self.clip_gradient = clip_gradient
         self.lr_scheduler = lr_scheduler
-        check_flag(type(self).__name__, "multi_precision", multi_precision)
         self.multi_precision = multi_precision
         for name, value in (("param_idx2name", param_idx2name), ("param_dict", param_dict)):
             if not isinstance(value, (Mapping, type(None))):

@@ -9,7 +9,7 @@ from gemel.errors import ArgumentError
 from gemel.optimizer.adam import Moments
 from gemel.optimizer.base import Moved
 from gemel.optimizer.sgd import SGD, decayed
-from gemel.ranges import check_flag, check_number
+from gemel.ranges import check_number
 
 
 def _norm(array: Any) -> Any:
@@ -49,7 +49,6 @@ class LARS(SGD):
         self.eps = eps if epsilon is None else epsilon
         check_number(type(self).__name__, "eta", eta, 0)
         check_number(type(self).__name__, "eps", self.eps, 0)
-        check_flag(type(self).__name__, "momentum_correction", momentum_correction)
         self.momentum_correction = momentum_correction
 
     def set_wd_mult(self, args_wd_mult: dict[Any, float]) -> None:
@@ -117,7 +116,6 @@ class LAMB(Moments):
             )
         self.lower_bound = lower_bound
         self.upper_bound = upper_bound
-        check_flag(type(self).__name__, "bias_correction", bias_correction)
         self.bias_correction = bias_correction
 
     def rates(self, index: Any) -> tuple[float, ...]:

@@ -9,7 +9,6 @@ from gemel.errors import ShapeError, unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.inputs import of_arrays
 from gemel.gluon.loss.base import Loss, Pointwise, tiny_of
-from gemel.ranges import check_flag
 from gemel.spec import whole
 
 __all__ = [
@@ -59,7 +58,6 @@ class SigmoidBinaryCrossEntropyLoss(Loss):
         **settings: Any,
     ) -> None:
         super().__init__(weight, batch_axis, **settings)
-        check_flag(type(self).__name__, "from_sigmoid", from_sigmoid)
         self._from_sigmoid = from_sigmoid
 
     @of_arrays
@@ -121,8 +119,6 @@ class SoftmaxCrossEntropyLoss(Loss):
     ) -> None:
         super().__init__(weight, batch_axis, **settings)
         self._axis = whole(type(self).__name__, "axis", axis)
-        for name, flag in (("sparse_label", sparse_label), ("from_logits", from_logits)):
-            check_flag(type(self).__name__, name, flag)
         self._sparse_label = sparse_label
         self._from_logits = from_logits
 
@@ -159,7 +155,6 @@ class KLDivLoss(Loss):
         **settings: Any,
     ) -> None:
         super().__init__(weight, batch_axis, **settings)
-        check_flag(type(self).__name__, "from_logits", from_logits)
         self._from_logits = from_logits
         self._axis = whole(type(self).__name__, "axis", axis)
 

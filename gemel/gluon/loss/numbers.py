@@ -10,7 +10,7 @@ from gemel.errors import ArgumentError
 from gemel.gluon.block import Tensor
 from gemel.gluon.inputs import of_arrays
 from gemel.gluon.loss.base import Loss, Pointwise
-from gemel.ranges import check_flag, check_number, is_finite
+from gemel.ranges import check_number, is_finite
 
 __all__ = [
     "HingeLoss",
@@ -100,8 +100,6 @@ class PoissonNLLLoss(Loss):
         **settings: Any,
     ) -> None:
         super().__init__(weight, batch_axis, **settings)
-        for name, flag in (("from_logits", from_logits), ("compute_full", compute_full)):
-            check_flag(type(self).__name__, name, flag)
         self._from_logits = from_logits
         self._compute_full = compute_full
 

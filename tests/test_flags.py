@@ -1,0 +1,78 @@
+"""Flags of layers, losses and optimizers: what is neither true nor false is refused at once."""
+
+from __future__ import annotations
+
+import copy
+import inspect
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from gemel import optimizer
+from gemel.errors import OperandError
+from gemel.gluon import contrib, loss, nn, rnn  # noqa: F401 -- they define blocks
+from gemel.gluon.block import Block
+from gemel.ranges import _flags_of
+
+
+def kinds(base: Any) -> Iterator[Any]:
+    """The public classes of gemel that are derived from one."""
+    for kind in base.__subclasses__():
+        yield from kinds(kind)
+        if kind.__module__.startswith("gemel.") and kind.__name__[0] != "_":
+            yield kind
+
+
+FLAGS = [
+    pytest.param(kind, name, id=f"{kind.__name__}-{name}")
+    for base in (Block, optimizer.Optimizer)
+    for kind in dict.fromkeys(kinds(base))
+    for name in _flags_of(kind)
+]
+
+
+@pytest.mark.parametrize(("kind", "name"), FLAGS)
+def test_what_is_neither_true_nor_false_is_refused(kind: Any, name: str) -> None:
+    wrongs: list[Any] = ["no", []]
+    for wrong in wrongs:
+        with pytest.raises(OperandError, match=f"^{kind.__name__}: {name} is .*True or False$"):
+            kind(**{name: wrong})
+
+
+def test_the_table_has_all_kinds() -> None:
+    found = {str(param.id).split("-")[0] for param in FLAGS}
+    assert {"Dense", "Conv2D", "BatchNorm", "LSTM", "Embedding", "SoftmaxCrossEntropyLoss"} <= found
+    assert {"Adam", "RMSProp", "LAMB"} <= found
+
+
+def test_flags_are_found_by_their_place() -> None:
+    with pytest.raises(OperandError, match="Dense: use_bias is 'relu'"):
+        nn.Dense(2, None, "relu")  # type: ignore[arg-type]
+    assert nn.Dense(2, None, 0)._flags == {"use_bias": 2, "flatten": 3}  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="takes from 2 to"):
+        nn.Dense(*range(20))
+
+
+class Scaled(nn.Dense):
+    """A user's layer, whose own arguments may be called and annotated as it likes."""
+
+    def __init__(self, units: int, flatten: str, sure: bool = True, **settings: Any) -> None:
+        super().__init__(units, **settings)
+        self.chosen: Any = flatten, sure
+
+
+def test_own_arguments_of_users_are_theirs() -> None:
+    assert Scaled(2, "rows", "why not").chosen == ("rows", "why not")  # type: ignore[arg-type]
+    with pytest.raises(OperandError, match="Scaled: use_bias is 'a'"):
+        Scaled(2, "rows", use_bias="a")
+
+
+def test_classes_have_their_signatures() -> None:
+    assert [*inspect.signature(nn.Dense).parameters][:3] == ["units", "activation", "use_bias"]
+    assert [*inspect.signature(Scaled).parameters] == ["units", "flatten", "sure", "settings"]
+    assert "learning_rate" in inspect.signature(optimizer.Adam).parameters
+    assert "units" not in inspect.signature(nn.Dense(2)).parameters
+    made = copy.deepcopy(nn.Dense(2, use_bias=False))
+    assert isinstance(pickle.loads(pickle.dumps(made)), nn.Dense)
