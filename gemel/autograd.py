@@ -15,6 +15,7 @@ from gemel.ir.recording import copied, unrecorded
 from gemel.lists import as_list
 from gemel.ops.elementwise import full
 from gemel.ops.shape import operand
+from gemel.ranges import check_flag
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.tape import reverse
@@ -50,7 +51,7 @@ class _Mode:
         if recording is not None:
             set_recording(recording)
         if training is not None:
-            _core.set_training(training)
+            _core.set_training(bool(training))
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
@@ -82,11 +83,13 @@ def record(train_mode: bool = True) -> _Mode:
     too. The blocks of a thread must nest. One that is left before a block inside it ends both, and
     both exits raise `GradientError`.
     """
+    check_flag("record", "train_mode", train_mode)
     return _Mode(True, train_mode)
 
 
 def pause(train_mode: bool = False) -> _Mode:
     """Stop recording for a block inside a recorded one."""
+    check_flag("pause", "train_mode", train_mode)
     return _Mode(False, train_mode)
 
 
@@ -115,9 +118,10 @@ def is_training() -> bool:
 def set_recording(is_recording: bool) -> bool:
     """Switch recording on or off and return the previous setting. In a traced function this affects
     only that function."""
+    check_flag("set_recording", "is_recording", is_recording)
     trace = recording_trace()
     if trace is None:
-        return bool(_core.set_recording(is_recording))
+        return bool(_core.set_recording(bool(is_recording)))
     before = trace.recording.is_on
     trace.recording.switch(bool(is_recording))
     return before
@@ -125,7 +129,8 @@ def set_recording(is_recording: bool) -> bool:
 
 def set_training(train_mode: bool) -> bool:
     """Switch training mode on or off and return the previous setting."""
-    return bool(_core.set_training(train_mode))
+    check_flag("set_training", "train_mode", train_mode)
+    return bool(_core.set_training(bool(train_mode)))
 
 
 # --- variables ------------------------------------------------------------------------------

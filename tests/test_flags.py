@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from gemel import optimizer
+from gemel import autograd, optimizer, profiler
 from gemel.errors import OperandError
 from gemel.gluon import contrib, loss, nn, rnn  # noqa: F401 -- they define blocks
 from gemel.gluon.block import Block
@@ -25,6 +25,8 @@ def kinds(base: Any) -> Iterator[Any]:
             yield kind
 
 
+#: What is true or false by its length only.
+WRONG: list[Any] = ["no", []]
 FLAGS = [
     pytest.param(kind, name, id=f"{kind.__name__}-{name}")
     for base in (Block, optimizer.Optimizer)
@@ -35,8 +37,7 @@ FLAGS = [
 
 @pytest.mark.parametrize(("kind", "name"), FLAGS)
 def test_what_is_neither_true_nor_false_is_refused(kind: Any, name: str) -> None:
-    wrongs: list[Any] = ["no", []]
-    for wrong in wrongs:
+    for wrong in WRONG:
         with pytest.raises(OperandError, match=f"^{kind.__name__}: {name} is .*True or False$"):
             kind(**{name: wrong})
 
@@ -53,6 +54,33 @@ def test_flags_are_found_by_their_place() -> None:
     assert nn.Dense(2, None, 0)._flags == {"use_bias": 2, "flatten": 3}  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="takes from 2 to"):
         nn.Dense(*range(20))
+
+
+@pytest.mark.parametrize(
+    ("said", "call"),
+    [
+        ("record: train_mode", autograd.record),
+        ("pause: train_mode", autograd.pause),
+        ("set_training: train_mode", autograd.set_training),
+        ("set_recording: is_recording", autograd.set_recording),
+        ("initialize: force_reinit", lambda wrong: nn.Dense(2).initialize(force_reinit=wrong)),
+        ("dumps: reset", profiler.dumps),
+        ("dump: finished", profiler.dump),
+    ],
+)
+def test_flags_of_functions(said: str, call: Any) -> None:
+    for wrong in WRONG:
+        with pytest.raises(OperandError, match=f"^{said} is .*; it must be True or False"):
+            call(wrong)
+
+
+def test_numbers_are_flags() -> None:
+    with autograd.record(1):  # type: ignore[arg-type]
+        assert autograd.is_recording() and autograd.is_training()
+        with autograd.pause(0):  # type: ignore[arg-type]
+            assert not autograd.is_recording() and not autograd.is_training()
+    assert autograd.set_recording(1) is False  # type: ignore[arg-type]
+    assert autograd.set_recording(0) is True  # type: ignore[arg-type]
 
 
 class Scaled(nn.Dense):

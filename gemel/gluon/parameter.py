@@ -15,6 +15,7 @@ from gemel.errors import (
 from gemel.gluon.places import places, warn
 from gemel.gluon.variable import Parameter
 from gemel.npx import serialize
+from gemel.ranges import check_flag
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -168,6 +169,7 @@ class ParameterDict(dict[str, Parameter]):
         ctx: Any = None,
     ) -> None:
         """Initialize every parameter; see `Parameter.initialize`."""
+        check_flag("initialize", "force_reinit", force_reinit)
         devices = places(device, ctx)
         kept = []
         for key, parameter in self.distinct():

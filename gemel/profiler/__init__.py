@@ -49,6 +49,7 @@ from gemel.profiler.steps import StepReport, StepRow
 from gemel.profiler.steps import steps as _steps
 from gemel.profiler.sync import SyncPoint, SyncReport
 from gemel.profiler.sync import sync_points as _sync_points
+from gemel.ranges import check_flag
 
 #: MXNet's switches for what is recorded. They are accepted, but everything is always recorded.
 _SWITCHES = (
@@ -175,6 +176,7 @@ def resume(profile_process: str = "worker") -> None:
 def dump(finished: bool = True, profile_process: str = "worker") -> str:
     """Write the recording as a Perfetto trace and return the file's name. `finished` also ends the
     recording. Raises `MissingFileError` if the file's folder is missing."""
+    check_flag("dump", "finished", finished)
     if finished:
         set_state("stop")
     trace, recording = _profiler.collect(), _profiler.recording
@@ -194,6 +196,7 @@ def dumps(
     `sort_by` is total, times, mean, maximum, minimum (MXNet's count, avg, max, min), bytes or name:
     descending by default, names ascending; `ascending` overrides this. Raises `UnknownNameError`.
     """
+    check_flag("dumps", "reset", reset)
     if format not in ("table", "json"):
         raise unknown_name("format of the table", format, ("table", "json"))
     trace = _profiler.collect()
