@@ -159,3 +159,34 @@ def test_sizes_that_happen_to_be_equal_are_asked_nothing() -> None:
         for a, b in zip(compiled(x, x), two_ways(x, x), strict=True):
             numpy.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-4)
     assert compiled.traces == 1
+
+
+def normalized(x: Any, variance: Any, scale: Any, mean: Any, shift: Any) -> Any:
+    """A normalization with given statistics of each channel (a column here)."""
+    factor = scale / np.sqrt(variance + 1e-3)
+    return np.maximum(x * factor + (shift - mean * factor), 0)
+
+
+@pytest.mark.parametrize(
+    ("rows", "found"),
+    [
+        pytest.param(40, [[(24,), (24,)], [(40, 24)]], id="many rows: prepared once"),
+        pytest.param(20, [[(20, 24)]], id="few rows: prepared in each"),
+    ],
+)
+def test_numbers_of_columns_are_prepared_once_for_many_rows(rows: int, found: Any) -> None:
+    columns = [(24,)] * 4
+    assert sorted(kernels(normalized, (rows, 24), *columns)) == sorted(found)
+    values = [
+        numpy.random.default_rng(n).uniform(1, 2, s) for n, s in enumerate([(rows, 24), *columns])
+    ]
+    got = gemel.compile(normalized)(*(np.array(v, dtype="float64") for v in values))
+    x, variance, scale, mean, shift = values
+    wanted = numpy.maximum((x - mean) * scale / numpy.sqrt(variance + 1e-3) + shift, 0)
+    numpy.testing.assert_allclose(got.asnumpy(), wanted, rtol=1e-12)
+
+
+def test_few_operations_are_repeated_for_many_rows() -> None:
+    """A kernel of its own would take longer."""
+    assert kernels(lambda x, a: x * np.exp(a) + a, (400, 24), (24,)) == [[(400, 24)]]
+    assert len(kernels(standardized, (400, 24))) == 1  # numbers of rows, made by the same loops

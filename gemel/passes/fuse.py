@@ -53,6 +53,8 @@ def _(*inputs: Spec, body: Graph) -> tuple[Spec, ...]:
 LARGEST_BODY = 48
 #: A product's epilogue longer than this is a loop of its own.
 LARGEST_EPILOGUE = 16
+#: A group of so many nodes is not computed again for each of more than so many elements.
+SEVERAL, MANY_TIMES = 4, 32
 #: A group that reads more arrays than this is not computed inside of a reader, out of order.
 MOST_READ = 3
 
@@ -162,6 +164,15 @@ def _longer(node: Node, entry: Entry, group: Group) -> bool:
     shapes = (node.specs[0].shape, entry.shape, group.nodes[-1].specs[0].shape)
     result, read, made = map(elements_of, shapes)
     return max(result, read) > 2 * made
+
+
+def _is_repeated(first: Group, second: Group) -> bool:
+    """Whether one of two groups does much for few elements, which the loops of the other one would
+    do again for each of many: as a normalization prepares numbers of its channels."""
+    few, many = sorted((first, second), key=lambda group: elements_of(group.loops.shape))
+    if len(few.nodes) - len(few.moved) < SEVERAL:
+        return False
+    return elements_of(many.loops.shape) > MANY_TIMES * elements_of(few.loops.shape)
 
 
 def _apart(first: Group, second: Group, domain: Domain) -> bool:
@@ -290,6 +301,8 @@ class _Fusion:
         if len(first.nodes) + len(second.nodes) > LARGEST_BODY:
             return
         if first.can_fail and second.can_fail:
+            return
+        if _is_repeated(first, second):
             return
         whole = first.pieces or second.pieces
         if whole and not all(n is whole or _follows(n, whole) for n in first.nodes + second.nodes):
