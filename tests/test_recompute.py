@@ -188,6 +188,6 @@ def test_numbers_of_columns_are_prepared_once_for_many_rows(rows: int, found: An
 
 def test_few_operations_are_repeated_for_many_rows() -> None:
     """A kernel of its own would take longer."""
-    function = lambda x, a: (x + 1) * np.exp(a) + a  # noqa: E731
+    function = lambda x, a: np.exp(a) * (x + 1) + a  # noqa: E731
     assert kernels(function, (400, 24), (24,)) == [[(400, 24)]]
     assert kernels(standardized, (400, 24)) == [[(400, 24)]]  # numbers of rows, by the same loops
