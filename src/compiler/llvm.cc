@@ -2,9 +2,11 @@
 
 #include <dlfcn.h>
 
+#include <chrono>
 #include <memory>
 #include <stdexcept>
 #include <system_error>
+#include <thread>
 
 #include "memory/signals.h"
 
@@ -17,7 +19,7 @@ void find(void* library, const char* name, FunctionPointer* found) {
   if (*found == nullptr) throw std::runtime_error(std::string("the library has no ") + name);
 }
 
-// Calls a function that disposes of something.
+// An object of LLVM's, which is disposed of where the result goes out of scope.
 template <typename Object>
 auto owned(Object* object, void (*dispose)(Object*)) {
   return std::unique_ptr<Object, void (*)(Object*)>(object, dispose);
@@ -33,24 +35,27 @@ Library::~Library() {
 }
 
 void Library::open_soon() {
-  if (opener_.joinable()) return;
+  if (is_open_ || opens_soon_.exchange(true)) return;
   const SignalsBlocked blocked;
   try {
-    opener_ = std::thread([this] {
+    std::thread([this] {
       try {
         open();
       } catch (const std::runtime_error&) {  // which the first task will report
       }
-    });
+      opens_soon_ = false;  // the last that this thread does with the library
+    }).detach();
   } catch (const std::system_error&) {  // no thread is to be had
+    opens_soon_ = false;
   }
 }
 
-void Library::settle() {
-  if (opener_.joinable()) opener_.join();
+void Library::settle() const {
+  while (opens_soon_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
 }
 
 void Library::open() {
+  if (is_open_) return;
   std::lock_guard<std::mutex> guard(opening_);
   if (is_open_) return;
   void* library = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);

@@ -3,10 +3,10 @@
 
 #pragma once
 
+#include <atomic>
 #include <map>
 #include <mutex>
 #include <string>
-#include <thread>
 #include <tuple>
 #include <vector>
 
@@ -59,11 +59,10 @@ class Library {
   Library(const Library&) = delete;
   Library& operator=(const Library&) = delete;
 
-  // Opens the library on a thread, which takes some hundredths of a second. To be called by one
-  // thread at a time, as settle().
+  // Opens the library on a thread, which takes some hundredths of a second.
   void open_soon();
-  // Waits until that thread has ended.
-  void settle();
+  // Waits until that thread has done so. It takes no lock, which a fork could find taken.
+  void settle() const;
 
   // The object for LLVM assembly. Any number of threads may call this at the same time. Throws
   // std::runtime_error with LLVM's message, or if there is no such library or it lacks a function.
@@ -80,8 +79,8 @@ class Library {
 
   const std::string path_;
   std::mutex opening_;
-  bool is_open_ = false;
-  std::thread opener_;
+  std::atomic<bool> is_open_{false};
+  std::atomic<bool> opens_soon_{false};  // a thread is about to open it
   Functions functions_;
   std::mutex mutex_;
   std::map<Target, std::vector<Machine>> idle_;
