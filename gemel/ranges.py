@@ -81,7 +81,8 @@ class FlagsChecked:
                 given[name] = arguments[place]
             if name in given:
                 check_flag(cls.__name__, name, given[name])
-        return super().__new__(cls)
+        made = super().__new__
+        return made(cls) if made is object.__new__ else made(cls, *arguments, **named)
 
     __signature__ = _InitSignature()
 
@@ -93,10 +94,12 @@ def _flags_of(kind: type) -> dict[str, int]:
     own: tuple[str, ...] | None = None  # the arguments of the constructor that is called
     for base in kind.__mro__:
         made = vars(base).get("__init__")
-        if made is None or not hasattr(made, "__code__"):
+        if made is None:
             continue
-        names = made.__code__.co_varnames[1 : made.__code__.co_argcount]
-        flags = [n for n, kind in made.__annotations__.items() if kind in _FLAGS]
+        code = getattr(made, "__code__", None)  # none if it is no function
+        names = () if code is None else code.co_varnames[1 : code.co_argcount]
+        known = () if code is None else made.__annotations__.items()
+        flags = [name for name, kind in known if kind in _FLAGS]
         for name in flags if base.__module__.startswith("gemel.") else ():
             if own is None:
                 found[name] = names.index(name) if name in names else -1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 import pickle
 from collections.abc import Iterator
@@ -95,6 +96,39 @@ def test_own_arguments_of_users_are_theirs() -> None:
     assert Scaled(2, "rows", "why not").chosen == ("rows", "why not")  # type: ignore[arg-type]
     with pytest.raises(OperandError, match="Scaled: use_bias is 'a'"):
         Scaled(2, "rows", use_bias="a")
+
+
+class Named:
+    """A class whose `__new__` wants what its `__init__` is given."""
+
+    label: str
+
+    def __new__(cls, name: str, *others: Any, **settings: Any) -> Any:
+        made = super().__new__(cls)
+        made.label = name
+        return made
+
+
+class NamedDense(nn.Dense, Named):
+    """Both bases make it."""
+
+    def __init__(self, name: str, units: int, **settings: Any) -> None:
+        super().__init__(units, **settings)
+
+
+class Partial(nn.Dense):
+    """A constructor that is no function."""
+
+    __init__ = functools.partialmethod(nn.Dense.__init__, 3, "relu")
+
+
+def test_other_constructors() -> None:
+    assert NamedDense("first", 2).label == "first"
+    with pytest.raises(OperandError, match="NamedDense: flatten is 'a'"):
+        NamedDense("first", 2, flatten="a")
+    assert Partial(False, "what this may be", "float32")._flags["use_bias"] == -1
+    with pytest.raises(OperandError, match="Partial: use_bias is 'a'"):
+        Partial(use_bias="a")
 
 
 def test_classes_have_their_signatures() -> None:
