@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from gemel._core import Assembler
 from gemel.codegen.libllvm import library
-from gemel.codegen.llvm import Assembly, checked, emit_object, refused
+from gemel.codegen.llvm import Assembly, emit_object, loadable, refused
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import assembly_of
 from gemel.codegen.target import Target
@@ -49,7 +49,7 @@ class Assembling:
         for source, (code, message) in zip(self._sources, self._assembler.finish(), strict=True):
             if message:
                 raise refused(message, source)
-            found.append(checked(code, source))
+            found.append(loadable(code, source))
         return found
 
     def _begin(self) -> None:

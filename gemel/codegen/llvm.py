@@ -40,8 +40,8 @@ def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:
     source, direct = Assembly(assembly, target, origin), library()
     try:
         if direct is None:
-            return checked(_by_llvmlite(assembly, target), source)
-        return checked(direct.object_of(assembly, target.fields), source)
+            return loadable(_by_llvmlite(assembly, target), source)
+        return loadable(direct.object_of(assembly, target.fields), source)
     except RuntimeError as error:
         raise refused(str(error), source) from error
 
@@ -51,7 +51,7 @@ def refused(message: str, source: Assembly) -> CompileError:
     return CompileError(f"LLVM refuses the code: {message}\n{source.origin}\n{source.text}")
 
 
-def checked(code: bytes, source: Assembly) -> bytes:
+def loadable(code: bytes, source: Assembly) -> bytes:
     """The object that LLVM made of some assembly, in the form in which it is loaded. Raises
     `CompileError` for undefined symbols."""
     target = source.target

@@ -71,7 +71,7 @@ def kernel_for(program: Program, backend: Backend) -> Any:
 
 
 class Compilation:
-    """The kernels of a plan, compiled by other threads, one per core, while it is made.
+    """The kernels of a plan, compiled by threads on the other cores while it is made.
 
     To be used in a `with` block; forks and exits wait until it has ended.
     """
@@ -114,7 +114,7 @@ class Compilation:
         codes = [] if self._compilers is None else self._compilers.results()
         for name, code in zip(self._given, codes, strict=True):
             _kernels[name] = self._given[name].launch(code)
-            _keep(name, code)
+            _keep(name, code, self._given[name])
 
 
 def work(program: Program) -> int:
@@ -139,10 +139,7 @@ def _compiled(program: Program, name: str, backend: Backend) -> Any:
     with compiling:
         _announce(program)
         code = backend.generate(program, backend.target)
-        if backend.on_disk:
-            _keep(name, code)
-        else:
-            counters["compiled"] += 1
+        _keep(name, code, backend)
         return backend.launch(code)
 
 
@@ -153,10 +150,11 @@ def _announce(program: Program) -> None:
         print(f"gemel: compiling{shown}", file=sys.stderr)
 
 
-def _keep(name: str, code: bytes) -> None:
+def _keep(name: str, code: bytes, backend: Backend) -> None:
     """Write the code of a new kernel to disk, once nobody waits for it to run."""
     counters["compiled"] += 1
-    urgent.afterwards(partial(files.store, name, "kernel", code))
+    if backend.on_disk:
+        urgent.afterwards(partial(files.store, name, "kernel", code))
 
 
 def clear() -> None:
