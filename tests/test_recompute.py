@@ -191,3 +191,20 @@ def test_few_operations_are_repeated_for_many_rows() -> None:
     function = lambda x, a: np.exp(a) * (x + 1) + a  # noqa: E731
     assert kernels(function, (400, 24), (24,)) == [[(400, 24)]]
     assert kernels(standardized, (400, 24)) == [[(400, 24)]]  # numbers of rows, by the same loops
+
+
+def prepared(a: Any) -> Any:
+    return np.exp(np.sqrt(np.sin(a) + 2)) / 3
+
+
+@pytest.mark.parametrize(
+    ("function", "shape"),
+    [
+        pytest.param(lambda x, a: prepared(a) * x.sum(axis=1), (24,), id="rows"),
+        pytest.param(lambda x, a: prepared(a) * x.sum(axis=0), (400,), id="columns"),
+        pytest.param(lambda x, a: prepared(a) * x.sum(), (), id="all"),
+    ],
+)
+def test_what_stands_beside_a_sum_is_not_repeated(function: Function, shape: Any) -> None:
+    """It runs along the loops that are not reduced, so it is computed once in one kernel, too."""
+    assert kernels(function, (24, 400), shape) == [[shape]]

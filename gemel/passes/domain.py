@@ -151,9 +151,12 @@ class Domain:
         """Whether a value runs along all reduced dimensions (else its elements are added twice)."""
         return reduced <= self._running(entry, placement)
 
+    def running(self, entry: Entry) -> set[int]:
+        """The dimensions a placed value runs along."""
+        return self._running(entry, self.placements[entry])
+
     @staticmethod
     def _running(entry: Entry, placement: Placement) -> set[int]:
-        """The dimensions a value runs along."""
         pairs = zip(placement, entry.shape, strict=True)
         return {d for d, extent in pairs if d is not None and not _is_one(extent)}
 
@@ -166,7 +169,7 @@ class Domain:
         reduced = frozenset(self.reduced or ())
         rows = {d for d, extent in enumerate(self.shape) if not _is_one(extent)} - reduced
         for entry in node.entries:
-            running = self._running(entry, self.placements[entry])
+            running = self.running(entry)
             if not rows <= running or (running & reduced and not reduced <= running):
                 return False
         return True

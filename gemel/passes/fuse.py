@@ -53,7 +53,7 @@ def _(*inputs: Spec, body: Graph) -> tuple[Spec, ...]:
 LARGEST_BODY = 48
 #: A product's epilogue longer than this is a loop of its own.
 LARGEST_EPILOGUE = 16
-#: A group of so many nodes is not computed again for each of more than so many elements.
+#: So many operations are not repeated more than so many times.
 SEVERAL, MANY_TIMES = 4, 32
 #: A group that reads more arrays than this is not computed inside of a reader, out of order.
 MOST_READ = 3
@@ -166,13 +166,17 @@ def _longer(node: Node, entry: Entry, group: Group) -> bool:
     return max(result, read) > 2 * made
 
 
-def _is_repeated(first: Group, second: Group) -> bool:
-    """Whether one of two groups does much for few elements, which the loops of the other one would
-    do again for each of many: as a normalization prepares numbers of its channels."""
-    few, many = sorted((first, second), key=lambda group: elements_of(group.loops.shape))
-    if len(few.nodes) - len(few.moved) < SEVERAL:
+def _repeats(nodes: list[Node], domain: Domain) -> bool:
+    """Whether loops would do much again and again: several operations whose results do not run
+    along a long dimension, as those by which a normalization prepares numbers of its channels.
+    What runs along no reduced dimension is computed before or after these loops."""
+    if len(nodes) < SEVERAL:
         return False
-    return elements_of(many.loops.shape) > MANY_TIMES * elements_of(few.loops.shape)
+    own = {d for n in nodes for e in n.entries for d in domain.running(e)}
+    others = {*range(len(domain.shape))} - own
+    if domain.reduced and not own & domain.reduced:
+        others -= domain.reduced
+    return elements_of([domain.shape[d] for d in others]) > MANY_TIMES
 
 
 def _apart(first: Group, second: Group, domain: Domain) -> bool:
@@ -302,8 +306,6 @@ class _Fusion:
             return
         if first.can_fail and second.can_fail:
             return
-        if _is_repeated(first, second):
-            return
         whole = first.pieces or second.pieces
         if whole and not all(n is whole or _follows(n, whole) for n in first.nodes + second.nodes):
             return
@@ -313,6 +315,8 @@ class _Fusion:
         moved = first.moved | second.moved
         domain = self._common([*first.nodes, *second.nodes], moved)
         if domain is None or not _apart(first, second, domain):
+            return
+        if any(_repeats([n for n in g.nodes if n not in moved], domain) for g in (first, second)):
             return
         placed = {*first.nodes, *second.nodes} - moved
         if not all(domain.writes_once(n) for n in placed if self._is_read_outside(n, placed)):
