@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -240,6 +242,28 @@ def test_other_threads_assemble_what_is_printed(
         assert assembled(texts, threads, monkeypatch) == wanted
 
 
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_fork_in_the_middle_leaves_both_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one by a signal's handler: the child has none of the threads."""
+    texts = [kernel().replace("sub", name) for name in ("sub", "add", "mul", "or", "xor", "and")]
+    wanted = [llvm.emit_object(text, host()) for text in texts] * 2
+    monkeypatch.setattr(assembling, "assembly_of", llvm.Assembly)
+    with compiling, assembling.Assembling(host(), 2) as made:
+        for text in texts:
+            made.give(text)  # type: ignore[arg-type]
+        child = os.fork()
+        if child == 0:
+            signal.alarm(30)
+        try:
+            for text in texts:
+                made.give(text)  # type: ignore[arg-type]
+            right = made.results() == wanted
+        finally:
+            if child == 0:
+                os._exit(not right)
+    assert right and os.waitpid(child, 0)[1] == 0
+
+
 def test_what_llvm_refuses_is_told_with_what_it_is_for(monkeypatch: pytest.MonkeyPatch) -> None:
     bad, outside = "define i32 @kernel() {\nnothing\n}", kernel() + "declare void @other()\n"
     outside = outside.replace("ret ", "call void @other()\nret ")
@@ -266,6 +290,65 @@ libllvm.open_soon()
 {after}
 tell(done=True)""")
     assert ended.told == {"done": True}, ended
+
+
+def test_forks_wait_for_the_library_one_after_another_and_after_kernels() -> None:
+    """What a thread begins to open while others wait for its kernels is open at the fork."""
+    ended = end(
+        """
+        import os, threading, time
+        from gemel.codegen import libllvm
+        from gemel.process.forking import compiling
+        class Slow:
+            opening, waiting, most = False, 0, 0
+            def open_soon(self):
+                self.opening = True
+            def settle(self):
+                self.waiting += 1
+                self.most = max(self.most, self.waiting)
+                time.sleep(0.05)
+                self.waiting -= 1
+                self.opening = False
+        slow = Slow()
+        libllvm._loaded[:] = [slow]
+        def fork():
+            pid = os.fork()
+            if pid == 0:
+                os._exit(slow.opening)
+            codes.append(os.waitpid(pid, 0)[1])
+        codes, forks = [], [threading.Thread(target=fork) for _ in range(3)]
+        with compiling:
+            for thread in forks:
+                thread.start()
+            time.sleep(0.2)
+            libllvm.open_soon()
+        for thread in forks:
+            thread.join()
+        tell(codes=codes, most=slow.most)
+        """
+    )
+    assert ended.told == {"codes": [0, 0, 0], "most": 1}, ended
+
+
+def test_a_signal_s_handler_may_compile_while_the_library_is_looked_for(tmp_path: Path) -> None:
+    ended = end(
+        """
+        import os, signal, sys
+        from gemel import np
+        class Alarm:
+            def find_spec(self, name, path=None, target=None):
+                if name == "llvmlite.utils" and not found:
+                    found.append(None)
+                    os.kill(os.getpid(), signal.SIGALRM)
+        found = []
+        sys.meta_path.insert(0, Alarm())
+        signal.signal(signal.SIGALRM, lambda *_: found.append(np.zeros(2).tolist()))
+        tell(ones=np.ones(2).tolist(), found=found)
+        """,
+        seconds=30,
+        GEMEL_CACHE=str(tmp_path),
+    )
+    assert ended.told == {"ones": [1, 1], "found": [None, [0, 0]]}, ended
 
 
 def test_work_of_helpers_is_in_order_and_fails_as_it_would() -> None:

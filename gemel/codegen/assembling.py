@@ -12,6 +12,7 @@ from gemel.codegen.llvm import Assembly, emit_object, loadable, refused
 from gemel.codegen.program import Program
 from gemel.codegen.schedules import assembly_of
 from gemel.codegen.target import Target
+from gemel.process.forking import awaited
 
 
 class Assembling:
@@ -24,35 +25,42 @@ class Assembling:
     def __init__(self, target: Target, threads: int) -> None:
         self.target, self.threads = target, threads
         self._sources: list[Assembly] = []
+        self._found: list[tuple[bytes, str]] = []
         self._assembler: Assembler | None = None
 
     def __enter__(self) -> Assembling:
+        awaited.append(self._settle)
         return self
 
     def __exit__(self, *error: object) -> None:
+        awaited.remove(self._settle)
         self._assembler = None
 
     def give(self, program: Program, length: int = 0) -> None:
         """Give a program; its length only orders it among others."""
         source = assembly_of(program, self.target)
-        if not self._sources:
-            self._begin()
+        direct, fields = library(), source.target.fields
         self._sources.append(source)
-        if self._assembler is not None:
-            self._assembler.give(source.text, source.target.fields, length)
+        if direct is None:
+            return
+        if self._assembler is None:
+            self._assembler = Assembler(direct, self.threads)
+        self._assembler.give(source.text, fields, length)
 
     def results(self) -> list[bytes]:
         """The code of all programs, in order."""
-        if self._assembler is None:
+        if library() is None:
             return [emit_object(*source) for source in self._sources]
+        self._settle()
         found = []
-        for source, (code, message) in zip(self._sources, self._assembler.finish(), strict=True):
+        for source, (code, message) in zip(self._sources, self._found, strict=True):
             if message:
                 raise refused(message, source)
             found.append(loadable(code, source))
         return found
 
-    def _begin(self) -> None:
-        direct = library()
-        if direct is not None:
-            self._assembler = Assembler(direct, self.threads)
+    def _settle(self) -> None:
+        """Wait for what has been given: a child of this process has none of its threads."""
+        assembler, self._assembler = self._assembler, None
+        if assembler is not None:
+            self._found += assembler.finish()

@@ -8,25 +8,23 @@ other version, `gemel.codegen.llvm` uses llvmlite's Python, and a warning says s
 
 from __future__ import annotations
 
-import atexit
 import os
-import threading
 import warnings
 
 from gemel._core import Llvm
+from gemel.process.forking import awaited, compiling
 
 #: The versions of llvmlite (by prefix) whose functions the core knows.
 KNOWN = ("0.50.",)
 
 _loaded: list[Llvm | None] = []
-_loading = threading.Lock()
 
 
 def library() -> Llvm | None:
     """llvmlite's library, which is opened when it is first used; None if its version is not
     known."""
     if not _loaded:
-        with _loading:
+        with compiling:  # a signal's handler may come here in the middle of it
             if not _loaded:
                 _loaded.append(_found())
     return _loaded[0]
@@ -53,17 +51,18 @@ def _found() -> Llvm | None:
 def open_soon() -> None:
     """Open the library on another thread, which takes some hundredths of a second: code for many
     kernels will be made."""
-    found = library()
-    if found is not None:
-        found.open_soon()
+    with compiling:
+        found = library()
+        if found is not None:
+            found.open_soon()
 
 
 def _settle() -> None:
-    """Wait until that thread has ended: neither a fork nor an exit may find it at work."""
+    """Wait until that thread has ended."""
     for found in filter(None, _loaded):
         found.settle()
 
 
-atexit.register(_settle)
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_settle)
+# Not a hook of its own: it would be called before forks and exits wait for threads that compile,
+# which may open the library, and by several threads at the same time.
+awaited.append(_settle)

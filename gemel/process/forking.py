@@ -22,6 +22,9 @@ R = TypeVar("R")
 #: Held while a plan or a kernel is made: a forked child must not find LLVM, or an import of the
 #: compiling code, half done; nor may the end of the program tear these down in the middle.
 compiling = threading.RLock()
+#: What else forks and exits wait for, as threads of the core: called while `compiling` is held,
+#: perhaps by a signal's handler in the middle of a compilation.
+awaited: list[Callable[[], object]] = []
 #: How many seconds an exit waits for compilations and imports, which take some hundredths.
 PATIENCE = 5.0
 #: What gemel imports when it is first needed, perhaps in a thread. The program's own modules are
@@ -61,7 +64,9 @@ def _settle(timeout: float) -> None:
     A thread in the middle of an import may crash when the interpreter ends (CPython frees the lock
     that it waits for). In a forked child, an import of the same module would wait forever.
     """
-    compiling.acquire(timeout=timeout)
+    if compiling.acquire(timeout=timeout):
+        for wait in list(awaited):
+            wait()
     until = time.monotonic() + PATIENCE
     while _importing() and time.monotonic() < until:
         time.sleep(0.001)
@@ -147,11 +152,11 @@ class Helpers(Generic[T, R]):
 # Hooks run last in, first out: this one after the core's, which waits for pending operations.
 atexit.register(_settle, PATIENCE)
 
-from gemel import _core  # noqa: E402
+from gemel._core import drain_for_fork, reopen, unseen_failures  # noqa: E402
 
 
 def _hold() -> None:
-    _core.drain_for_fork()  # first, because pending operations may have something to compile
+    drain_for_fork()  # first, because pending operations may have something to compile
     _settle(timeout=-1)  # however long it takes
 
 
@@ -159,15 +164,15 @@ def _go_on() -> None:
     try:
         compiling.release()
     finally:
-        _core.reopen()
+        reopen()
 
 
 def _begin() -> None:
     _go_on()
-    _core.unseen_failures()  # those from before the fork are the parent's to report
+    unseen_failures()  # those from before the fork are the parent's to report
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(before=_hold, after_in_parent=_go_on, after_in_child=_begin)
 
-__all__ = ["compiling"]
+__all__ = ["awaited", "compiling"]

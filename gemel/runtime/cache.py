@@ -24,7 +24,7 @@ counters = {"compiled": 0, "loaded": 0, "found": 0}
 #: The sources that decide what code a program becomes: the code generator and all it imports.
 SOURCES = (
     *("codegen", "config.py", "dtype.py", "errors.py", "extent.py", "forms.py"),
-    *("ir/bases.py", "ir/philox.py"),
+    *("ir/bases.py", "ir/philox.py", "process/forking.py"),
 )
 
 
@@ -132,7 +132,10 @@ def work(program: Program) -> int:
 def object_for(program: Program, backend: Backend) -> bytes:
     """The code of a program's kernel: read from disk if it is there, else compiled."""
     code = code_of(kernel_name(program, backend))
-    return backend.generate(program, backend.target) if code is None else code
+    if code is None:
+        with compiling:
+            code = backend.generate(program, backend.target)
+    return code
 
 
 def _compiled(program: Program, name: str, backend: Backend) -> Any:
