@@ -270,6 +270,8 @@ def test_what_llvm_refuses_is_told_with_what_it_is_for(monkeypatch: pytest.Monke
     for text, said in ((bad, "expected instruction opcode"), (outside, "calls other")):
         with pytest.raises(CompileError, match=rf"(?s){said}.*of {len(text)} letters"):
             assembled([kernel(), text, kernel()], 1, monkeypatch)
+    with pytest.raises(CompileError, match=r"^the code for .* calls other"):
+        llvm.emit_object(outside, host())
 
 
 def test_a_library_that_cannot_be_opened_is_told() -> None:

@@ -39,11 +39,10 @@ def emit_object(assembly: str, target: Target, origin: str = "") -> bytes:
     """
     source, direct = Assembly(assembly, target, origin), library()
     try:
-        if direct is None:
-            return loadable(_by_llvmlite(assembly, target), source)
-        return loadable(direct.object_of(assembly, target.fields), source)
+        code = direct.object_of(assembly, target.fields) if direct else _by_llvmlite(*source[:2])
     except RuntimeError as error:
         raise refused(str(error), source) from error
+    return loadable(code, source)
 
 
 def refused(message: str, source: Assembly) -> CompileError:
