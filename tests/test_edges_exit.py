@@ -86,6 +86,34 @@ def test_exit_waits_for_the_imports_of_a_daemon_thread(slow: str, tmp_path: Path
     assert ended.code == 0 and ended.told == {"imported": True}, ended
 
 
+def test_exit_beside_a_thread_that_compiles(tmp_path: Path) -> None:
+    """It waits for the kernels that are being made, and not in vain."""
+    ended = end(
+        """
+        import threading, time
+        import gemel
+        from gemel import np
+        def work():
+            x = np.ones((5, 7))
+            for number in range(2**20, 2**21):
+                def chain(x):
+                    for digit in f"{number:b}":
+                        x = np.exp(x) if digit == "1" else np.tanh(x)
+                    return x, x.sum(axis=0)
+                gemel.compile(chain)(x)
+                compiled.set()
+        compiled = threading.Event()
+        threading.Thread(target=work, daemon=True).start()
+        compiled.wait(60)
+        time.sleep(0.1)
+        tell(ends="now")
+        """,
+        GEMEL_CACHE=str(tmp_path),
+    )
+    assert ended.code == 0 and ended.told == {"ends": "now"}, ended
+    assert ended.after < 4 * PATIENCE, ended
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("others", [0, 2])
 @pytest.mark.parametrize("kind", KINDS)

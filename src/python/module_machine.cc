@@ -61,7 +61,7 @@ void define_compiler(nanobind::module_& module) {
       .def("open_soon", &llvm::Library::open_soon)
       .def("settle",
            [](llvm::Library& library) {
-             const WithoutGil released;
+             const GilLeft left;
              library.settle();
            })
       .def(
@@ -69,7 +69,7 @@ void define_compiler(nanobind::module_& module) {
           [](llvm::Library& library, const std::string& assembly, const TargetFields& target) {
             std::string object;
             {
-              const WithoutGil released;
+              const GilLeft left;
               object = library.object_of(assembly, target_of(target));
             }
             return bytes_of(object);
@@ -85,7 +85,7 @@ void define_compiler(nanobind::module_& module) {
       .def("finish", [](llvm::Assembler& assembler) {
         std::vector<llvm::Outcome> outcomes;
         {
-          const WithoutGil released;
+          const GilLeft left;
           outcomes = assembler.finish();
         }
         nanobind::list found;

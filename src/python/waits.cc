@@ -30,13 +30,14 @@ void stop_other_threads() {
   exiting.store(true);
 }
 
-WithoutGil::~WithoutGil() {
-  stop_at_exit();
+GilLeft::~GilLeft() {
   into_python([this] {
     PyEval_RestoreThread(state_);
     return 0;
   });
 }
+
+WithoutGil::~WithoutGil() { stop_at_exit(); }
 
 GilHeld::GilHeld() : state_(into_python(PyGILState_Ensure)) {}
 

@@ -10,15 +10,29 @@
 
 namespace gemel {
 
+// For work that the exit of the program waits for, as compiling (gemel/process/forking.py): the
+// thread goes on after it, and lets go of what it holds.
+class GilLeft {
+ public:
+  GilLeft() : state_(PyEval_SaveThread()) {}
+  ~GilLeft();
+  GilLeft(const GilLeft&) = delete;
+  GilLeft& operator=(const GilLeft&) = delete;
+
+ private:
+  PyThreadState* state_;
+};
+
+// For waits for the engine, which end here once the program exits.
 class WithoutGil {
  public:
-  WithoutGil() : state_(PyEval_SaveThread()) {}
+  WithoutGil() = default;
   ~WithoutGil();
   WithoutGil(const WithoutGil&) = delete;
   WithoutGil& operator=(const WithoutGil&) = delete;
 
  private:
-  PyThreadState* state_;
+  GilLeft left_;
 };
 
 // Takes the GIL, on threads that may not hold it.
