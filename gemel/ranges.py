@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from math import inf, isfinite
 from numbers import Real
+from types import MethodType
 from typing import Any, ClassVar
 
 from gemel.errors import ArgumentError, OperandError
@@ -60,8 +61,7 @@ class _InitSignature:
 
         if made is not None:  # an instance has that of its `__call__`
             return None
-        found = signature(kind.__init__)
-        return found.replace(parameters=list(found.parameters.values())[1:])
+        return signature(MethodType(kind.__init__, kind))
 
 
 class FlagsChecked:
@@ -69,14 +69,15 @@ class FlagsChecked:
     gemel's own `__init__` methods annotate as bool."""
 
     __slots__ = ()
-    #: By class, when first made: see `_flags_of`.
-    _flags: ClassVar[dict[str, int]]
+    #: By class, when first made: see `_flags_of`. Subclasses may have a `_flags` of their own.
+    __flags: ClassVar[dict[str, int]]
 
     def __new__(cls, *arguments: Any, **named: Any) -> Any:  # noqa: D102
-        if "_flags" not in vars(cls):
-            cls._flags = _flags_of(cls)
+        if "_FlagsChecked__flags" not in vars(cls):
+            # Not by `cls.__flags = `: the metaclass of a user may refuse that.
+            type.__setattr__(cls, "_FlagsChecked__flags", _flags_of(cls))
         given = dict(named)
-        for name, place in cls._flags.items():
+        for name, place in cls.__flags.items():
             if 0 <= place < len(arguments):
                 given[name] = arguments[place]
             if name in given:
@@ -89,26 +90,32 @@ class FlagsChecked:
 
 def _flags_of(kind: type) -> dict[str, int]:
     """The flags among the arguments of a class, and those that it hands on by name: each with its
-    place among the arguments, or -1."""
+    place among the arguments, or -1. What a user's class takes itself is its own, whatever gemel's
+    classes call so."""
     found: dict[str, int] = {}
-    own: tuple[str, ...] | None = None  # the arguments of the constructor that is called
+    taken: set[str] = set()
+    ahead = True  # whether the places are those of the call
     for base in kind.__mro__:
-        made = vars(base).get("__init__")
-        if made is None:
+        made: Any = vars(base).get("__init__")
+        while hasattr(made, "__wrapped__"):
+            made = made.__wrapped__
+        code = getattr(made, "__code__", None)
+        if code is None:  # none, or no function
+            ahead = ahead and made is None
             continue
-        code = getattr(made, "__code__", None)  # none if it is no function
-        names = () if code is None else code.co_varnames[1 : code.co_argcount]
-        known = () if code is None else made.__annotations__.items()
-        flags = [name for name, kind in known if kind in _FLAGS]
-        for name in flags if base.__module__.startswith("gemel.") else ():
-            if own is None:
-                found[name] = names.index(name) if name in names else -1
-            elif name not in own:
-                found.setdefault(name, -1)
-        own = names if own is None else own
+        names = code.co_varnames[1 : code.co_argcount]
+        ours = base.__module__.startswith("gemel.")
+        for name, said in made.__annotations__.items() if ours else ():
+            if name not in taken and isinstance(said, str) and said in _FLAGS:
+                found[name] = names.index(name) if ahead and name in names else -1
+        taken.update(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount])
+        # A constructor of gemel's that takes all places as a tuple hands them on as they are.
+        ahead = ahead and ours and not names and bool(code.co_flags & _TAKES_A_TUPLE)
     return found
 
 
+#: A flag of Python's code objects: the function has an argument like `*arguments`.
+_TAKES_A_TUPLE = 4
 #: How flags are annotated.
 _FLAGS = ("bool", "bool | None")
 

@@ -9,6 +9,7 @@ import pickle
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
 import pytest
 
 from gemel import autograd, optimizer, profiler
@@ -52,7 +53,10 @@ def test_the_table_has_all_kinds() -> None:
 def test_flags_are_found_by_their_place() -> None:
     with pytest.raises(OperandError, match="Dense: use_bias is 'relu'"):
         nn.Dense(2, None, "relu")  # type: ignore[arg-type]
-    assert nn.Dense(2, None, 0)._flags == {"use_bias": 2, "flatten": 3}  # type: ignore[arg-type]
+    assert nn.Dense(2, None, 0).bias is None  # type: ignore[arg-type]
+    assert _flags_of(nn.Dense) == {"use_bias": 2, "flatten": 3}
+    with pytest.raises(OperandError, match="LSTM: bidirectional is 'no'"):
+        rnn.LSTM(3, 1, "TNC", 0.0, "no")
     with pytest.raises(TypeError, match="takes from 2 to"):
         nn.Dense(*range(20))
 
@@ -98,6 +102,70 @@ def test_own_arguments_of_users_are_theirs() -> None:
         Scaled(2, "rows", use_bias="a")
 
 
+class ByName(nn.Dense):
+    def __init__(self, units: int, *, use_bias: str, **settings: Any) -> None:
+        super().__init__(units, **settings)
+        self.chosen = use_bias
+
+
+class Above(ByName):
+    def __init__(self, units: int, **settings: Any) -> None:
+        super().__init__(units, **settings)
+
+
+def handing_on(function: Any) -> Any:
+    @functools.wraps(function)
+    def decorated(*arguments: Any, **keywords: Any) -> Any:
+        return function(*arguments, **keywords)
+
+    return decorated
+
+
+class Decorated(nn.Dense):
+    @handing_on
+    def __init__(self, units: int, use_bias: str) -> None:
+        super().__init__(units)
+        self.chosen = use_bias
+
+
+class Noted(nn.Dense):
+    """`_flags` is no name of gemel's, and annotations may be anything."""
+
+    _flags = ("a", "b")
+
+    def __init__(self, units: int, use_bias: Any) -> None:
+        super().__init__(units)
+        self.chosen = use_bias
+
+
+Noted.__init__.__annotations__["use_bias"] = numpy.zeros(3)
+
+
+@pytest.mark.parametrize("kind", [ByName, Above, Decorated, Noted])
+def test_arguments_of_users_by_name_are_theirs(kind: Any) -> None:
+    assert kind(2, use_bias="text").chosen == "text"
+
+
+class Closed(type):
+    """A metaclass whose classes refuse attributes."""
+
+    def __setattr__(cls, name: str, value: Any) -> None:
+        raise AttributeError(name)
+
+
+def test_classes_that_refuse_attributes() -> None:
+    assert Closed("Sealed", (nn.Dense,), {})(5)._units == 5
+
+
+def test_signatures_of_other_constructors() -> None:
+    def made(*arguments: Any, **settings: Any) -> None:
+        nn.Dense.__init__(*arguments, **settings)
+
+    kind = type("Other", (nn.Dense,), {"__init__": made})
+    assert [*inspect.signature(kind).parameters] == ["arguments", "settings"]
+    assert [*inspect.signature(Decorated).parameters] == ["units", "use_bias"]
+
+
 class Named:
     """A class whose `__new__` wants what its `__init__` is given."""
 
@@ -126,7 +194,8 @@ def test_other_constructors() -> None:
     assert NamedDense("first", 2).label == "first"
     with pytest.raises(OperandError, match="NamedDense: flatten is 'a'"):
         NamedDense("first", 2, flatten="a")
-    assert Partial(False, "what this may be", "float32")._flags["use_bias"] == -1
+    assert Partial(False, "what this may be", "float32")._units == 3
+    assert _flags_of(Partial)["use_bias"] == -1
     with pytest.raises(OperandError, match="Partial: use_bias is 'a'"):
         Partial(use_bias="a")
 

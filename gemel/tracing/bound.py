@@ -83,7 +83,7 @@ class Bound:
         elif plan is not None:
             results, written = plan(*arrays, *arguments.numbers), []
         elif arrays:
-            # The first time, garbage is collected while the plan runs.
+            # The first time, what can wait is done while the plan runs.
             with nullcontext() if self.plan else urgent:
                 results = self.inference(arguments.arrays, own)(*arrays, *arguments.numbers)
         else:

@@ -23,9 +23,10 @@ void Assembler::give(std::string assembly, Target target, int length) {
   size_t waiting;
   {
     std::lock_guard<std::mutex> guard(mutex_);
-    waiting_.emplace_back(length, -static_cast<ptrdiff_t>(tasks_.size()));
-    std::push_heap(waiting_.begin(), waiting_.end());
+    const auto place = static_cast<ptrdiff_t>(tasks_.size());
     tasks_.push_back({std::move(assembly), std::move(target), {}});
+    waiting_.emplace_back(length, -place);
+    std::push_heap(waiting_.begin(), waiting_.end());
     waiting = waiting_.size();
   }
   changed_.notify_one();

@@ -59,7 +59,9 @@ void Library::open() {
   std::lock_guard<std::mutex> guard(opening_);
   if (is_open_) return;
   void* library = dlopen(path_.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) throw std::runtime_error(dlerror());
+  if (library == nullptr) {
+    throw std::runtime_error(std::string("its library cannot be opened: ") + dlerror());
+  }
   find_all(library);
   functions_.initialize_infos();
   functions_.initialize_targets();
