@@ -369,15 +369,20 @@ def dense(extents: Sequence[int], order: Sequence[int], last: int = 1) -> list[i
     return strides
 
 
-def programs(functions: Sequence[str] = (), rows: bool = False) -> st.SearchStrategy[Case]:
+def programs(
+    functions: Sequence[str] = (), rows: bool = False, fours: bool = False
+) -> st.SearchStrategy[Case]:
     """Loop programs with their arguments and cuts. With `rows` there is one inner loop, and the
-    vector runs along it."""
-    return SEEDS.map(lambda seed: _Drawing(random.Random(seed), functions, rows).case())
+    vector runs along it. With `fours` lines along the vector consist of whole groups of four."""
+    return SEEDS.map(lambda seed: _Drawing(random.Random(seed), functions, rows, fours).case())
 
 
 class _Drawing:
-    def __init__(self, draw: random.Random, functions: Sequence[str], rows: bool = False) -> None:
+    def __init__(
+        self, draw: random.Random, functions: Sequence[str], rows: bool = False, fours: bool = False
+    ) -> None:
         self.draw = draw
+        self.fours = fours and draw.randint(0, 7) > 0
         self.outer, self.inner = draw.randint(1, 3), 1 if rows else draw.randint(0, 2)
         self.scans = self.inner > 0 and not rows and draw.randint(0, 4) == 0
         along = rows or (self.inner and not self.scans and draw.random() < 0.5)
@@ -388,6 +393,8 @@ class _Drawing:
         for _ in range(self.rank):
             left = MOST // max(math.prod(self.extents), 1)
             self.extents.append(draw.choice([n for n in EXTENTS if n <= left]))
+        if self.fours:
+            self.extents[self.vector] = draw.choice((4, 8, 16, 64, 100))
         if draw.randint(0, 15) == 15:
             self.extents[draw.randint(0, self.rank - 1)] = 0
         self.memory = _Memory(draw.randint(0, 1 << 30))
@@ -438,8 +445,9 @@ class _Drawing:
         role = INDEX if draw.randint(0, 7) == 0 else INPUT
         dtype = int64 if role == INDEX else dtype
         varies = self.inner > 0 and draw.randint(0, 2) > 0
-        strides = [make.pick((0, 1, 2, 5, -3, 40)) for _ in range(self.rank)]
-        kinds = [STRIDED, STRIDED, CONTIGUOUS, BROADCAST]
+        apart = (0, 4, 8, 40) if self.fours else (0, 1, 2, 5, -3, 40)
+        strides = [make.pick(apart) for _ in range(self.rank)]
+        kinds = [STRIDED, STRIDED, CONTIGUOUS, BROADCAST, *[CONTIGUOUS] * 12 * self.fours]
         if self.outer > 1 and not self.inner and role == INPUT and not self.gathers:
             kinds += [ACROSS, ACROSS]
         if role == INPUT:

@@ -60,6 +60,15 @@ def test_programs(build: Any, cases: list[Case]) -> None:
         agree(case, [kernel])
 
 
+@examples(2)
+@given(cases=st.lists(programs(fours=True), min_size=20, max_size=20))
+def test_neighbours(build: Any, cases: list[Case]) -> None:
+    """Positions that are neighbours in memory are read and written together."""
+    kernels = build([case.calls[0].program for case in cases])
+    for case, kernel in zip(cases, kernels, strict=True):
+        agree(case, [kernel])
+
+
 @examples(1)
 @given(cases=st.lists(programs((*FUNCTIONS, "power")), min_size=20, max_size=20))
 def test_functions_have_the_bits_of_the_machine_code(build: Any, cases: list[Case]) -> None:

@@ -14,13 +14,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.c_values import Functions, element_type, value_type
-from gemel.codegen.print_c import EXTREMES, KernelText, printed
+from gemel.codegen.print_c import EXTREMES, printed
+from gemel.codegen.print_cuda_places import HEAD as PLACES_HEAD
+from gemel.codegen.print_cuda_places import SIDE_BY_SIDE, Places
+from gemel.codegen.print_cuda_shared import THREADS, SharedText
 from gemel.codegen.program import INDEX, INNER, OUTPUT, WRITES, Program
-from gemel.dtype import DType
 
 HEAD = """\
 #ifndef GEMEL_HOST
@@ -41,24 +42,7 @@ typedef unsigned long long uint64_t;
 #define roundeven rint
 #define roundevenf rintf
 #endif
-
-/* Returns rest modulo extent, and divides rest by it: in 32 bits if they are enough. */
-static __device__ int64_t split(int64_t &rest, int64_t extent) {
-    if (((uint64_t)(rest | extent) >> 32) == 0) {
-        const uint32_t whole = (uint32_t)rest / (uint32_t)extent;
-        const uint32_t part = (uint32_t)rest - whole * (uint32_t)extent;
-        rest = whole;
-        return part;
-    }
-    const int64_t whole = rest / extent, part = rest - whole * extent;
-    rest = whole;
-    return part;
-}
 """
-#: The most threads of a block (kThreads in src/cuda/grid.h).
-THREADS = 256
-#: How many positions a thread computes at a time (kSideBySide in src/cuda/grid.h).
-SIDE_BY_SIDE = 4
 #: Dtypes whose elements several threads may add to at once, and the type they do it in.
 ATOMIC = {
     "float32": "float",
@@ -72,7 +56,7 @@ ATOMIC = {
 
 def source(programs: Sequence[Program], name: str = "kernel") -> str:
     """CUDA C++ with a kernel per program: `name`, or `name`0, `name`1, ... for several."""
-    return printed(programs, name, Functions("static __device__"), _kind_of, HEAD)
+    return printed(programs, name, Functions("static __device__"), _kind_of, HEAD + PLACES_HEAD)
 
 
 def _kind_of(program: Program) -> type[GridText]:
@@ -88,14 +72,16 @@ def _kind_of(program: Program) -> type[GridText]:
 
 def form(program: Program) -> bytes:
     """What the launch of a program's kernel depends on: the struct `Form` of src/cuda/grid.h."""
+    from gemel.codegen.print_cuda_tiles import TileText
     from gemel.codegen.print_cuda_turned import turned_loads
 
+    text = _kind_of(program)(Functions(), program, "")
     names = {step.name for step in program.code}
     added = [step.operand or 0 for step in program.code if step.name == "scatter_add"]
     schedule = program.parsed_schedule
     tile = (schedule.rows, schedule.columns, THREADS) if program.in_tiles else (0, 0, 0)
     return struct.pack(
-        "<13i",
+        "<14i",
         sum(operand.role != INDEX for operand in program.operands),
         program.first_scalar + len(program.scalars),
         program.outer,
@@ -107,6 +93,7 @@ def form(program: Program) -> bytes:
         "check" in names,
         bool(turned_loads(program)),
         *tile,
+        text.shared_bytes if isinstance(text, TileText) else 0,
     )
 
 
@@ -126,17 +113,7 @@ def partial_bytes(program: Program) -> int:
     return sum(16 if name in EXTREMES else 8 for name in found)
 
 
-class Places(NamedTuple):
-    """Some of a thread's places: the first, the distance of each from the one before, their limit,
-    and the dimensions whose positions they count."""
-
-    first: str
-    step: str
-    limit: str
-    dimensions: range
-
-
-class GridText(KernelText):
+class GridText(SharedText):
     """A program as a kernel for a grid of threads."""
 
     #: The threads of a block, and how many blocks should at least fit on a multiprocessor.
@@ -194,44 +171,11 @@ class GridText(KernelText):
         """Some positions of this thread at a time, if there are no inner ones."""
         step = f"(int64_t)across * {SIDE_BY_SIDE}"
         self.open(
-            f"for (int64_t first = blockIdx.x * ({step}) + row; first < positions; "
+            f"for (int64_t first = blockIdx.x * ({step}) + {self.own('row')}; first < positions; "
             f"first += gridDim.x * ({step}))"
         )
         places = Places("first", "across", "positions", range(self.program.outer))
         self.side_by_side(places, self.analysis.point(0, False))
-
-    def side_by_side(
-        self, places: Places, positions: list[int], reductions: Sequence[int] = ()
-    ) -> None:
-        """Instructions at several places: all loads first, so that the thread waits for memory only
-        once."""
-        code, before = self.program.code, self.depth
-        early = [p for p in positions if code[p].name == "load" and self._is_array(p)]
-        types = {position: value_type(code[position].dtype) for position in early}
-        for position, made in types.items():
-            self.add(f"{made} early{position}[{SIDE_BY_SIDE}];")
-        if early:
-            self._each_of(places)
-            self.steps(early)
-            self.add(*(f"early{position}[u] = v{position};" for position in early))
-            self.close(before)
-        self._each_of(places)
-        self.add(*(f"const {made} v{p} = early{p}[u];" for p, made in types.items()))
-        self.steps(p for p in positions if p not in types)
-        for position in reductions:
-            self.join(position)
-        self.close(before)
-
-    def _each_of(self, places: Places) -> None:
-        """Opens the loop over some places, with the positions along their dimensions."""
-        self.add("#pragma unroll")
-        self.open(f"for (int u = 0; u < {SIDE_BY_SIDE}; ++u)")
-        self.add(f"int64_t place = {places.first} + u * ({places.step});")
-        self.add(f"if (place >= {places.limit}) continue;")
-        self.coordinates(places.dimensions, "place")
-
-    def _is_array(self, position: int) -> bool:
-        return self.program.operands[self.program.code[position].operand or 0].role != INDEX
 
     # --- what is there ----------------------------------------------------------------------
 
@@ -278,13 +222,7 @@ class GridText(KernelText):
         self.add(f"const int64_t positions = {' * '.join(outer)};")
         if inner:
             self.add(f"const int64_t length = {' * '.join(inner)};")
-
-    def coordinates(self, dimensions: Sequence[int], rest: str = "rest") -> None:
-        """Declares the positions along some dimensions, from their position in all of them."""
-        for dimension in reversed(dimensions):
-            whole = dimension == dimensions[0]
-            found = rest if whole else f"split({rest}, {self.extent(dimension)})"
-            self.add(f"const int64_t i{dimension} = {found};")
+        self.neighbours()
 
     # --- instructions -----------------------------------------------------------------------
 
@@ -315,7 +253,7 @@ class GridText(KernelText):
         for position in (*sweep.reductions, *sweep.scans):
             self.start(position)
         step = "(int64_t)along * gridDim.y" if self.cooperates else "1"
-        begin = "(int64_t)along * blockIdx.y + lane" if self.cooperates else "0"
+        begin = f"{self.own('(int64_t)along * blockIdx.y + lane')}" if self.cooperates else "0"
         self.add("const int64_t limit = there ? length : 0;" if stage == 0 else "")
         self.open(f"for (int64_t j = {begin}; j < limit; j += {SIDE_BY_SIDE} * ({step}))")
         places = Places("j", step, "limit", range(self.program.outer, self.program.rank))
@@ -327,98 +265,6 @@ class GridText(KernelText):
             self.close(before)
         if partial_bytes(self.program):
             self.between_blocks(sweep.reductions)
-
-    # --- reductions shared by threads -------------------------------------------------------
-
-    def merge(self, position: int, value: str, place: str) -> None:
-        """Adds what another thread has found to this thread's result of a reduction."""
-        name, dtype = self.reduced(position)
-        now = f"v{position}"
-        if name not in EXTREMES:
-            self.add_to(position, value)
-            return
-        most = f"most{position}"
-        better = f"{value} {EXTREMES[name]} {most}"
-        same = f"{value} == {most}"
-        if dtype.kind == "f":  # NaN is the extreme, and the first one wins
-            better = f"{most} == {most} && ({value} != {value} || {better})"
-            same = f"({same} || {most} != {most} && {value} != {value})"
-        self.open(f"if ({better} || {same} && {place} < {now})")
-        self.add(f"{most} = {value};", f"{now} = {place};")
-        self.close(self.depth - 1)
-
-    def kept(self, position: int) -> tuple[str, DType]:
-        """The variable in which a thread has a reduction, and its dtype."""
-        name, dtype = self.reduced(position)
-        return (f"most{position}" if name in EXTREMES else f"v{position}"), dtype
-
-    def in_block(self, reductions: list[int]) -> None:
-        """The threads that share an outer position combine what they have found; all of them get
-        the result."""
-        slot = "row * along + lane"
-        for position in reductions:
-            (variable, dtype), places = self.kept(position), f"place{position}"
-            made, values = value_type(dtype), f"value{position}"
-            pairs = variable != f"v{position}"
-            self.add(f"{made} *const {values} = ({made} *)shared;")
-            self.add(f"int64_t *const {places} = (int64_t *)shared + {THREADS};" if pairs else "")
-            self.add("__syncthreads();", f"{values}[{slot}] = {variable};")
-            self.add(f"{places}[{slot}] = v{position};" if pairs else "", "__syncthreads();")
-            self.open("for (int step = along / 2; step > 0; step /= 2)")
-            self.open("if (lane < step)")
-            self.merge(position, f"{values}[{slot} + step]", f"{places}[{slot} + step]")
-            self.add(f"{values}[{slot}] = {variable};")
-            self.add(f"{places}[{slot}] = v{position};" if pairs else "")
-            self.close(self.depth - 1)
-            self.add("__syncthreads();")
-            self.close(self.depth - 1)
-            self.add(f"{variable} = {values}[row * along];")
-            self.add(f"v{position} = {places}[row * along];" if pairs else "")
-
-    def between_blocks(self, reductions: list[int]) -> None:
-        """The blocks that share outer positions leave what they have found; the last one combines
-        it, in the order of the blocks."""
-        depth = self.depth
-        self.open("if (gridDim.y > 1)")
-        self.add("const int64_t slots = (int64_t)gridDim.x * gridDim.y * across;")
-        self.add("char *const partial = given.scratch;")
-        mine = "((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * across + row"
-        offset = 0
-        for position in reductions:
-            variable, dtype = self.kept(position)
-            made, pairs = value_type(dtype), variable != f"v{position}"
-            self.add(f"{made} *const left{position} = ({made} *)(partial + {offset} * slots);")
-            offset += 8
-            if pairs:
-                self.add(f"int64_t *const at{position} = (int64_t *)(partial + {offset} * slots);")
-                offset += 8
-            self.add(f"if (lane == 0) left{position}[{mine}] = {variable};")
-            self.add(f"if (lane == 0) at{position}[{mine}] = v{position};" if pairs else "")
-        self.end_all_but_the_last()
-        for position in reductions:
-            self.reset(position)
-        self.open("for (int64_t part = lane; part < gridDim.y; part += along)")
-        self.add("const int64_t slot = (part * gridDim.x + blockIdx.x) * across + row;")
-        for position in reductions:
-            self.merge(position, f"left{position}[slot]", f"at{position}[slot]")
-        self.close(self.depth - 1)
-        self.in_block(reductions)
-        self.close(depth)
-
-    def end_all_but_the_last(self) -> None:
-        """Blocks that have left their results for each other end, except for the last one, which
-        sees what all have left, and sets their counter back."""
-        self.add("__shared__ bool last;", "__threadfence();", "__syncthreads();")
-        counted = "atomicAdd(given.counters + blockIdx.x, 1u) == gridDim.y - 1"
-        self.add(f"if (thread == 0) last = {counted};", "__syncthreads();", "if (!last) return;")
-        self.add("if (thread == 0) given.counters[blockIdx.x] = 0;", "__threadfence();")
-
-    def reset(self, position: int) -> None:
-        """Sets a reduction back to what it starts with."""
-        variable, _ = self.kept(position)
-        self.add(f"{variable} = {self.neutral(position)};")
-        if variable != f"v{position}":
-            self.add(f"v{position} = 0;")
 
 
 __all__ = ["ATOMIC", "THREADS", "GridText", "form", "source"]

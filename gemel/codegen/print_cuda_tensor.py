@@ -17,6 +17,8 @@ PIECE_ROWS, PIECE_COLUMNS, PIECE_DEPTH = 16, 8, 16
 WARPS_DOWN, WARPS_ACROSS = 2, 4
 #: Elements between lines of shared memory, so that neighbours lie in different banks.
 PADDING = 8
+#: The shared memory that GPUs with these instructions give each of two blocks.
+ROOM = 80 << 10
 #: The type of the factors in the instruction.
 TYPES = {"float16": "f16", "bfloat16": "bf16"}
 
@@ -24,7 +26,8 @@ TYPES = {"float16": "f16", "bfloat16": "bf16"}
 class TensorText(TileText):
     """A sum of products of float16 or bfloat16 in float32, as a kernel for a grid of threads."""
 
-    along_k = True
+    padding = PADDING
+    room = ROOM
 
     def __init__(self, unit: Functions, program: Program, name: str) -> None:
         super().__init__(unit, program, name)
@@ -32,6 +35,7 @@ class TensorText(TileText):
         first, second = (program.code[factor].arguments[0] for factor in self.factors)
         self.factors = first, second
         self.type = TYPES[program.code[first].dtype.name]
+        unit.functions.setdefault("matrices", MATRICES)
         unit.functions.setdefault(f"multiply_{self.type}", instruction(self.type))
 
     @property
@@ -44,10 +48,10 @@ class TensorText(TileText):
         """Declares the first row and column of the thread's sums in the tile."""
         rows, columns = self.rows // WARPS_DOWN, self.columns // WARPS_ACROSS
         self.add(
-            "const unsigned warp = thread / 32, group = thread % 32 / 4, inside = thread % 4 * 2;",
+            "const unsigned warp = thread / 32, lane = thread % 32;",
             f"const unsigned warp_row = warp / {WARPS_ACROSS} * {rows};",
             f"const unsigned warp_column = warp % {WARPS_ACROSS} * {columns};",
-            "const unsigned down = warp_row + group, right = warp_column + inside;",
+            "const unsigned down = warp_row + lane / 4, right = warp_column + lane % 4 * 2;",
         )
 
     def row(self) -> str:
@@ -56,49 +60,62 @@ class TensorText(TileText):
     def column(self) -> str:
         return f"right + j / 2 * {PIECE_COLUMNS} + j % 2"
 
-    def shared(self, name: str, made: str, lines: int) -> None:
-        """Declares shared memory: in it, the elements of a line along k are neighbours."""
-        size = f"[2][{lines}][{self.step_length + PADDING}]"
-        self.add(f"__shared__ __align__(16) {made} shared_{name}{size};")
-
-    def in_shared(self, name: str, turn: str, along: str, line: str) -> str:
-        return f"shared_{name}[{turn}][{line}][{along}]"
-
-    def lines_first(self, count: int, at_once: int) -> str:
-        """Neighbours among the threads are neighbours along k, so that they write to different
-        banks."""
-        if at_once == 1:
-            return super().lines_first(count, at_once)
-        step = self.step_length
-        return f"const unsigned along = place % {step}, line = place / {step} * {at_once};"
+    def k_inside(self, number: int) -> bool:
+        """As in memory: the instruction that reads shared memory can turn what it reads."""
+        return self.forms[number] == "k"
 
     def multiply(self, turn: str) -> None:
         before = self.depth
         down, right = (count // 2 for count in self.sums)
         self.add("#pragma unroll")
         self.open(f"for (int s = 0; s < {self.step_length}; s += {PIECE_DEPTH})")
-        self.add(f"uint32_t a[{down}][4], b[{right}][2];")
-        self._pieces("a", down, f"warp_row + i * {PIECE_ROWS} + group", (0, 8), turn)
-        self._pieces("b", right, f"warp_column + i * {PIECE_COLUMNS} + group", (0,), turn)
+        self.add(f"uint32_t a[{down}][4], b[{right // 2}][4];")
+        self._pieces(0, down, "warp_row", turn)
+        self._pieces(1, right // 2, "warp_column", turn)
         self.add("#pragma unroll")
         self.open(f"for (int i = 0; i < {down}; ++i)")
         self.add("#pragma unroll")
         self.open(f"for (int j = 0; j < {right}; ++j)")
         places = (f"sums[2 * i + {i}][2 * j + {j}]" for i in range(2) for j in range(2))
-        self.add(f"multiply_{self.type}({', '.join(places)}, a[i], b[j]);")
+        self.add(f"multiply_{self.type}({', '.join(places)}, a[i], &b[j / 2][j % 2 * 2]);")
         self.close(before)
 
-    def _pieces(self, name: str, count: int, line: str, below: tuple[int, ...], turn: str) -> None:
-        """Reads the pieces of a factor: pairs of elements along k, in the order of registers."""
+    def _pieces(self, number: int, count: int, corner: str, turn: str) -> None:
+        """Reads pieces of 16 lines and 16 of k of a factor. A thread says where eight elements lie,
+        of one of four quarters; the registers of the instruction are the quarters in another order
+        for each factor: of a, the next quarter is further down, of b further along k."""
+        name, inside = "ab"[number], self.k_inside(number)
+        second, third = ("lane / 8 % 2 * 8", "lane / 16 * 8")
+        lines, along = (second, third) if number == 0 else (third, second)
+        if inside:
+            lines += " + lane % 8"
+        else:
+            along += " + lane % 8"
+        place = self.in_shared(number, turn, f"s + {along}", f"{corner} + i * 16 + {lines}")
         self.add("#pragma unroll")
         self.open(f"for (int i = 0; i < {count}; ++i)")
-        register = 0
-        for further in (0, PIECE_DEPTH // 2):
-            for lower in below:
-                place = f"[{turn}][{line} + {lower}][s + inside + {further}]"
-                self.add(f"{name}[i][{register}] = *(const uint32_t *)&shared_{name}{place};")
-                register += 1
+        self.add(f"read_matrices<{'false' if inside else 'true'}>({name}[i], &{place});")
         self.close(self.depth - 1)
+
+
+MATRICES = """\
+#ifndef GEMEL_HOST
+/* Reads four matrices of 8 x 8 two-byte elements from shared memory. Each thread of a warp says
+ * where a row lies, eight threads for a matrix, and gets two neighbours of each; `turned`: of its
+ * transpose. */
+template <bool turned>
+static __device__ void read_matrices(uint32_t (&four)[4], const void *row) {
+    const unsigned place = __cvta_generic_to_shared(row);
+    if (turned) {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(four[0]), "=r"(four[1]), "=r"(four[2]), "=r"(four[3]) : "r"(place));
+    } else {
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(four[0]), "=r"(four[1]), "=r"(four[2]), "=r"(four[3]) : "r"(place));
+    }
+}
+#endif
+"""
 
 
 def instruction(kind: str) -> str:
@@ -107,7 +124,7 @@ def instruction(kind: str) -> str:
     return f"""\
 #ifndef GEMEL_HOST
 static __device__ void multiply_{kind}(float &c0, float &c1, float &c2, float &c3,
-                                       const uint32_t (&a)[4], const uint32_t (&b)[2]) {{
+                                       const uint32_t (&a)[4], const uint32_t *b) {{
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.{kind}.{kind}.f32 {registers}"
                  : "+f"(c0), "+f"(c1), "+f"(c2), "+f"(c3)
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));

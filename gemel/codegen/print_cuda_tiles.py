@@ -1,9 +1,9 @@
 """Matrix products as CUDA C++: each block computes a tile of the result.
 
-The block goes along k in steps. In each step its threads read a part of both factors into one half
-of the shared memory, while they multiply the part before, which is in the other half. Each thread
-holds several sums in registers. The factors are read where they lie, whatever their strides, so
-windows of a convolution need no copy. Several blocks may share the k of a tile.
+The block goes along k in steps. The parts of both factors that a step needs are copied to shared
+memory some steps before, in the background, while the block multiplies the parts that are there.
+Each thread holds several sums in registers. The factors are read where they lie, whatever their
+strides, so windows of a convolution need no copy. Several blocks may share the k of a tile.
 """
 
 from __future__ import annotations
@@ -11,28 +11,69 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from gemel.codegen.c_values import Functions, literal, value_type
-from gemel.codegen.print_cuda import THREADS, GridText
+from gemel.codegen.print_cuda import GridText
+from gemel.codegen.print_cuda_shared import THREADS
 from gemel.codegen.program import ROWS, Program
 from gemel.dtype import DType
 
 #: How many sums in a row a thread has side by side; it reads as many elements of shared memory at
 #: once.
 SIDE = 4
-#: The bytes that a thread reads at once.
+#: The bytes that a thread copies at once.
 VECTOR = 16
 #: Elements between lines of shared memory, so that neighbours lie in different banks.
 PADDING = 4
+#: For how many steps shared memory has room: one is multiplied, the others are on their way.
+STEPS = 4
+#: The shared memory that every GPU gives a block.
+ROOM = 47 << 10
+COPIES = """\
+#ifndef GEMEL_HOST
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
+
+/* Copies some bytes to shared memory, in the background where the GPU can; or zeros. */
+template <int bytes>
+static __device__ void copy_later(void *to, const void *from, bool there) {
+#if __CUDA_ARCH__ >= 800
+    if (bytes >= 4) {
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::
+                     "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
+                     "n"(bytes < 4 ? 4 : bytes), "r"(there ? bytes : 0));
+        return;
+    }
+#endif
+    memset(to, 0, bytes);
+    if (there) memcpy(to, from, bytes);
+}
+
+/* Ends a group of copies. */
+static __device__ void end_group() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.commit_group;");
+#endif
+}
+
+/* Waits for this thread's copies, except for those of the last groups. */
+template <int groups>
+static __device__ void wait_for_groups() {
+#if __CUDA_ARCH__ >= 800
+    asm volatile("cp.async.wait_group %0;" ::"n"(groups) : "memory");
+#endif
+}
+#endif
+"""
 
 
 class TileText(GridText):
     """A sum of products along k, with two factors, as a kernel for a grid of threads."""
 
     bounds = f"{THREADS}, 2"
-    #: Whether neighbours in shared memory are neighbours along k, instead of lines.
-    along_k = False
+    #: Elements between lines of shared memory, and the bytes there are for parts.
+    padding, room = PADDING, ROOM
 
     def __init__(self, unit: Functions, program: Program, name: str) -> None:
         super().__init__(unit, program, name)
+        unit.functions.setdefault("copy_later", COPIES)
         schedule = program.parsed_schedule
         #: The tile of a block, and how many k it goes along in a step.
         self.rows, self.columns, self.step_length = schedule.rows, schedule.columns, schedule.unroll
@@ -52,29 +93,45 @@ class TileText(GridText):
         self._memory()
         self._lines(0)
         self._lines(1)
-        self._along_k("begin", "0")
-        self.add("__syncthreads();")
-        self.open("if (begin < end)")
-        self._read("begin", "0")
-        self._share("0")
-        self._along_k(f"begin + {self.step_length}", "1")
-        self.close(self.depth - 1)
-        self.add("__syncthreads();", "int turn = 0;")
-        self.open(f"for (int64_t k0 = begin; k0 < end; k0 += {self.step_length})")
-        self.add(f"const int64_t next = k0 + {self.step_length};")
-        self.open("if (next < end)")
-        self._read("next", "turn ^ 1")
-        self.close(self.depth - 1)
+        self._first_steps()
+        ahead, step = self.steps_ahead, self.step_length
+        self.add("int turn = 0;")
+        self.open(f"for (int64_t k0 = begin; k0 < end; k0 += {step})")
+        self.add(f"wait_for_groups<{ahead - 1}>();", "__syncthreads();")
+        self.add(f"const int64_t next = k0 + {ahead * step};")
+        self.add(f"const int free = turn == 0 ? {ahead} : turn - 1;")
+        self._read("next", "free")
+        self.add("end_group();")
         self.multiply("turn")
-        self.open("if (next < end)")
-        self._share("turn ^ 1")
-        self._along_k(f"next + {self.step_length}", "turn")
-        self.close(self.depth - 1)
-        self.add("__syncthreads();", "turn ^= 1;")
+        self._share("next", "free")
+        self._further_places()
+        self.add(f"turn = turn == {ahead} ? 0 : turn + 1;")
         self.close(self.depth - 1)
         self._between_blocks()
         self._results()
         self.close(1)
+
+    def _first_steps(self) -> None:
+        """Copies what the first steps need."""
+        ahead, step = self.steps_ahead, self.step_length
+        if self._tabled():
+            self._along_k("begin")
+        self.add("__syncthreads();")
+        self.open(f"for (int s = 0; s < {ahead}; ++s)")
+        self.add(f"const int64_t first = begin + s * {step};")
+        self._read("first", "s")
+        self.add("end_group();")
+        self._share("first", "s")
+        self.close(self.depth - 1)
+
+    def _further_places(self) -> None:
+        """Half of the places along k that are kept, in time before the other half has been read."""
+        if not self._tabled():
+            return
+        before = self.depth
+        self.open(f"if ((k0 - begin) % {THREADS} == 0)")
+        self._along_k(f"k0 + {THREADS}")
+        self.close(before)
 
     # --- sizes ------------------------------------------------------------------------------
 
@@ -83,6 +140,35 @@ class TileText(GridText):
         """How many rows and columns of sums a thread has: threads lie in a square."""
         across = 16
         return self.rows * across // THREADS, self.columns // across
+
+    @property
+    def steps_ahead(self) -> int:
+        """How many steps before it is multiplied a part is copied."""
+        return max(min(STEPS, self.room // self._step_bytes()), 2) - 1
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory for parts of both factors."""
+        return (self.steps_ahead + 1) * self._step_bytes()
+
+    def _step_bytes(self) -> int:
+        """The shared memory for the parts of one step."""
+        return sum(self._part_bytes(number) for number in range(2))
+
+    def _part_bytes(self, number: int) -> int:
+        _, dtype, _, _ = self._factor(number)
+        lines, neighbours = self._part(number)
+        return lines * (neighbours + self.padding) * dtype.itemsize
+
+    def _part(self, number: int) -> tuple[int, int]:
+        """The lines of a factor's part of a step in shared memory, and the elements of a line."""
+        _, _, lines, _ = self._factor(number)
+        inside = self.k_inside(number)
+        return (lines, self.step_length) if inside else (self.step_length, lines)
+
+    def k_inside(self, number: int) -> bool:
+        """Whether neighbours in shared memory are neighbours along k."""
+        return False
 
     def _sizes(self) -> None:
         rows, columns = self.rows, self.columns
@@ -125,14 +211,10 @@ class TileText(GridText):
         apart, first = lines * SIDE // self.sums[number], ("down", "right")[number]
         return f"{index} / {SIDE} * {apart} + {first} + {index} % {SIDE}"
 
-    def shared(self, name: str, made: str, lines: int) -> None:
-        """Declares shared memory for a factor, in two halves: in it, lines are neighbours."""
-        size = f"[2][{self.step_length}][{lines + PADDING}]"
-        self.add(f"__shared__ __align__(16) {made} shared_{name}{size};")
-
-    def in_shared(self, name: str, turn: str, along: str, line: str) -> str:
+    def in_shared(self, number: int, turn: str, along: str, line: str) -> str:
         """The place in shared memory of an element of a factor."""
-        return f"shared_{name}[{turn}][{along}][{line}]"
+        first, second = (line, along) if self.k_inside(number) else (along, line)
+        return f"shared_{'ab'[number]}[{turn}][{first}][{second}]"
 
     def _factor(self, number: int) -> tuple[str, DType, int, str]:
         """The name of a factor, its dtype, how many lines of it a tile has, and the axis along
@@ -141,34 +223,65 @@ class TileText(GridText):
         lines = self.rows if number == 0 else self.columns
         return "ab"[number], dtype, lines, self.forms[number]
 
-    def at_once(self, number: int) -> int:
-        """How many elements of a factor, side by side in memory, a thread reads at once: 16 bytes;
-        1 if they are converted, or the axis along which they are neighbours consists of several."""
+    def _loaded(self, number: int) -> bool:
+        """Whether a factor is multiplied as it lies in memory."""
+        _, dtype, _, _ = self._factor(number)
+        return self.program.code[self.factors[number]].name == "load" and dtype.kind != "b"
+
+    def _copied(self, number: int) -> bool:
+        """Whether a factor is copied to shared memory in the background; at least four bytes."""
+        _, dtype, _, _ = self._factor(number)
+        return self._loaded(number) and dtype.itemsize * self._at_once(number) >= 4
+
+    def _at_once(self, number: int) -> int:
+        """How many elements of a factor, side by side in memory, a thread copies at once: 16 bytes;
+        1 if they do not lie side by side in shared memory, or the axis along which they are
+        neighbours consists of several."""
         _, dtype, lines, form = self._factor(number)
         count = VECTOR // dtype.itemsize
-        inner = range(self.program.outer, self.program.rank)
-        axes = inner if form == "k" else self._axes(number)
-        plain = self.program.code[self.factors[number]].name == "load" and dtype.kind != "b"
+        axes = self._inner if form == "k" else self._axes(number)
+        kept = (form == "k") == self.k_inside(number)
         enough = lines * self.step_length >= count * THREADS
-        return count if plain and enough and len(axes) == 1 else 1
+        return count if self._loaded(number) and kept and enough and len(axes) == 1 else 1
+
+    @property
+    def _inner(self) -> range:
+        """The dimensions along which k runs."""
+        return range(self.program.outer, self.program.rank)
 
     def _axes(self, number: int) -> range:
         """The dimensions along which a factor's lines follow each other."""
         return range(ROWS, ROWS + 1) if number == 0 else range(ROWS + 1, self.program.outer)
 
+    def _tabled(self) -> bool:
+        """Whether the places along k are kept in tables, because k runs along several axes."""
+        return len(self._inner) > 1
+
     def _memory(self) -> None:
         """Declares shared memory, what a thread has read, and its sums."""
+        steps = self.steps_ahead + 1
+        self.add("DYNAMIC_SHARED(parts);")
+        begin = 0
         for number in range(2):
-            name, dtype, lines, _ = self._factor(number)
-            made, step, at_once = value_type(dtype), self.step_length, self.at_once(number)
-            self.shared(name, made, lines)
-            self.add(f"__shared__ int64_t along_{name}[2][{step}];")
-            count = lines * step // THREADS // at_once
-            self.add(f"{made if at_once == 1 else 'uint4'} next_{name}[{count}];")
+            name, dtype, count, _ = self._factor(number)
+            lines, neighbours = self._part(number)
+            made, size = value_type(dtype), f"[{steps}][{lines}][{neighbours + self.padding}]"
+            self.add(f"{made} (&shared_{name}){size} = *({made} (*){size})(parts + {begin});")
+            begin += steps * self._part_bytes(number)
+            self.add(f"__shared__ int64_t line_{name}[{count}];")
+            if self._tabled():
+                self.add(f"__shared__ int64_t along_{name}[{2 * THREADS}];")
+            if not self._copied(number):
+                self.add(f"{made} next_{name}[{self._count(number)}];")
         down, right = self.sums
         dtype = self.program.code[self.total].dtype
         self.add(f"{value_type(dtype)} sums[{down}][{right}];")
         self._each_sum(f"sums[i][j] = {literal(dtype, 0)};")
+
+    def _count(self, number: int) -> int:
+        """How often a thread copies something of a factor in a step."""
+        _, _, lines, _ = self._factor(number)
+        return lines * self.step_length // THREADS // self._at_once(number)
 
     def _each_sum(self, line: str) -> None:
         down, right = self.sums
@@ -187,22 +300,19 @@ class TileText(GridText):
         the tile, of several elements that of the first. Neighbours in memory are read by neighbours
         among the threads."""
         _, _, lines, form = self._factor(number)
-        step, at_once = self.step_length, self.at_once(number)
+        step, at_once = self.step_length, self._at_once(number)
         self.add("#pragma unroll")
-        self.open(f"for (int e = 0; e < {lines * step // THREADS // at_once}; ++e)")
+        self.open(f"for (int e = 0; e < {self._count(number)}; ++e)")
         self.add(f"const unsigned place = thread + e * {THREADS};")
         if form == "k":
             share = step // at_once
             self.add(f"const unsigned along = place % {share} * {at_once}, line = place / {share};")
         else:
-            self.add(self.lines_first(lines // at_once, at_once))
-
-    def lines_first(self, count: int, at_once: int) -> str:
-        """Declares the place in the tile of elements that are neighbours along the lines."""
-        return f"const unsigned line = place % {count} * {at_once}, along = place / {count};"
+            count = lines // at_once
+            self.add(f"const unsigned line = place % {count} * {at_once}, along = place / {count};")
 
     def _lines(self, number: int) -> None:
-        """Finds where the lines of a factor are that a thread reads, and how many there are."""
+        """Finds where the lines of a factor are, a thread for each, and how many there are."""
         name, _, lines, _ = self._factor(number)
         corner, extent = (("row0", "m"), ("column0", "n"))[number]
         axes, before = self._axes(number), self.depth
@@ -210,103 +320,118 @@ class TileText(GridText):
             f"const unsigned lines_{name} = {extent} - {corner} < {lines} ? {extent} - {corner} "
             f": {lines};"
         )
-        count = lines * self.step_length // THREADS // self.at_once(number)
-        self.add(f"int64_t line_{name}[{count}];")
-        self._places(number)
+        self.open(f"for (unsigned line = thread; line < {lines}; line += {THREADS})")
         self.add(f"int64_t outside = {corner} + line;")
         self.coordinates(axes, "outside")
-        self.add(f"line_{name}[e] = {self._distance(number, (*range(ROWS), *axes))};")
+        self.add(f"line_{name}[line] = {self._distance(number, (*range(ROWS), *axes))};")
         self.close(before)
 
-    def _along_k(self, first: str, turn: str) -> None:
-        """Finds where the elements of the step from `first` are along k; a thread for each."""
-        step, before = self.step_length, self.depth
-        inner = range(self.program.outer, self.program.rank)
-        self.open(f"if (thread < {step})")
+    def _along_k(self, first: str) -> None:
+        """Finds where the elements from `first` on are along k, one for each thread: those of many
+        steps at once, since it takes divisions."""
+        before = self.depth
         self.add(f"int64_t inside = {first} + thread;")
-        self.coordinates(inner, "inside")
+        self.add(f"const unsigned e = (inside - begin) % {2 * THREADS};")
+        self.coordinates(self._inner, "inside")
         for number in range(2):
-            name, _, _, _ = self._factor(number)
-            self.add(f"along_{name}[{turn}][thread] = {self._distance(number, inner)};")
+            self.add(f"along_{'ab'[number]}[e] = {self._distance(number, self._inner)};")
         self.close(before)
+
+    def _stride(self, number: int, dimension: int) -> str:
+        return self.integer(
+            f"stride{number}_{dimension}", self.program.stride_at(number, dimension)
+        )
 
     def _distance(self, number: int, dimensions: Iterable[int]) -> str:
         """How far an element of a factor is from its start, along some dimensions."""
-        terms = []
-        for d in dimensions:
-            stride = self.integer(f"stride{number}_{d}", self.program.stride_at(number, d))
-            terms.append(f"i{d} * {stride}")
-        return " + ".join(terms)
+        return " + ".join(f"i{d} * {self._stride(number, d)}" for d in dimensions)
+
+    def _offset_of(self, number: int, first: str) -> str:
+        """How far what a thread reads is from the factor's start."""
+        name = "ab"[number]
+        if self._tabled():
+            inside = f"({first} - begin + along) % {2 * THREADS}"
+            return f"line_{name}[line] + along_{name}[{inside}]"
+        return f"line_{name}[line] + ({first} + along) * {self._stride(number, self._inner[0])}"
 
     def _read(self, first: str, turn: str) -> None:
-        """Reads a thread's elements of both factors in the step from `first`."""
-        step = self.step_length
+        """Reads a thread's elements of both factors in the step from `first`: begins to copy them,
+        or reads them into registers. Those past the end are 0."""
+        step, before = self.step_length, self.depth
+        self.open(f"if ({first} < end)")
         self.add(f"const unsigned left = end - {first} < {step} ? end - {first} : {step};")
         for number in range(2):
-            if self.at_once(number) == 1:
-                self._read_one(number, turn)
+            inside = self.depth
+            self._places(number)
+            if self._copied(number):
+                self._copy(number, first, turn)
             else:
-                self._read_several(number, turn)
-
-    def _read_several(self, number: int, turn: str) -> None:
-        """Reads a thread's elements of a factor, 16 bytes at once if they lie side by side, all of
-        them are there, and the address allows it."""
-        name, dtype, _, form = self._factor(number)
-        before, at_once, made = self.depth, self.at_once(number), value_type(dtype)
-        along, line = ("along + i", "line") if form == "k" else ("along", "line + i")
-        axis = self.program.outer if form == "k" else self._axes(number)[0]
-        stride = self.integer(f"stride{number}_{axis}", self.program.stride_at(number, axis))
-        last = f"{along} < left && {line} < lines_{name}"
-        self._places(number)
-        place = f"{self.array(number)} + line_{name}[e] + along_{name}[{turn}][along]"
-        self.add(f"const {made} *const from = {place};", f"const int i = {at_once - 1};")
-        self.open(f"if ({last} && {stride} == 1 && (uint64_t)from % {VECTOR} == 0)")
-        self.add(f"next_{name}[e] = *(const uint4 *)from;", "continue;")
-        self.close(self.depth - 1)
-        self.add(f"{made} few[{at_once}];", "#pragma unroll")
-        self.open(f"for (int i = 0; i < {at_once}; ++i)")
-        self.add(f"few[i] = {literal(dtype, 0)};", f"if ({last}) few[i] = from[i * {stride}];")
-        self.close(self.depth - 1)
-        self.add(f"memcpy(&next_{name}[e], few, {VECTOR});")
+                self._compute(number, first)
+            self.close(inside)
         self.close(before)
 
-    def _read_one(self, number: int, turn: str) -> None:
-        """Reads a thread's elements of a factor; those past the end are 0."""
+    def _copy(self, number: int, first: str, turn: str) -> None:
+        """Begins to copy elements to shared memory: 16 bytes at once if all of them are there, lie
+        side by side, and the address allows it."""
+        name, dtype, _, form = self._factor(number)
+        at_once, made, size = self._at_once(number), value_type(dtype), dtype.itemsize
+        place = f"{self.array(number)} + {self._offset_of(number, first)}"
+        self.add(f"const {made} *const from = {place};")
+        if at_once == 1:
+            to = self.in_shared(number, turn, "along", "line")
+            there = f"along < left && line < lines_{name}"
+            self.add(f"copy_later<{size}>(&{to}, from, {there});")
+            return
+        along, line = ("along + i", "line") if form == "k" else ("along", "line + i")
+        axis = self._inner[0] if form == "k" else self._axes(number)[0]
+        stride, there = self._stride(number, axis), f"{along} < left && {line} < lines_{name}"
+        self.add(f"const int i = {at_once - 1};")
+        self.open(f"if ({there} && {stride} == 1 && (uint64_t)from % {VECTOR} == 0)")
+        to = self.in_shared(number, turn, "along", "line")
+        self.add(f"copy_later<{VECTOR}>(&{to}, from, true);", "continue;")
+        self.close(self.depth - 1)
+        if size < 4:
+            self.add(f"{made} few[{at_once}] = {{}};")
+        self.add("#pragma unroll")
+        self.open(f"for (int i = 0; i < {at_once}; ++i)")
+        if size < 4:
+            self.add(f"if ({there}) few[i] = from[i * {stride}];")
+            self.close(self.depth - 1)
+            self.add(f"memcpy(&{to}, few, {VECTOR});")
+            return
+        to = self.in_shared(number, turn, along, line)
+        self.add(f"copy_later<{size}>(&{to}, from + i * {stride}, {there});")
+
+    def _compute(self, number: int, first: str) -> None:
+        """Computes an element from what is read."""
         name, dtype, _, _ = self._factor(number)
-        before = self.depth
-        self._places(number)
         self.add(f"{value_type(dtype)} value = {literal(dtype, 0)};")
         self.open(f"if (along < left && line < lines_{name})")
-        self.place = f"line_{name}[e] + along_{name}[{turn}][along]"
+        self.place = self._offset_of(number, first)
         self.steps(sorted(self.analysis.closure([self.factors[number]], inner_only=True)))
         self.place = ""
         self.add(f"value = {self.values.of(self.factors[number])};")
         self.close(self.depth - 1)
         self.add(f"next_{name}[e] = value;")
-        self.close(before)
 
     def offset(self, number: int) -> str:
         """As of any kernel; while a factor is read, it is known."""
         return self.place or super().offset(number)
 
-    def _share(self, turn: str) -> None:
-        """Leaves what the threads have read in shared memory, in one of its two halves."""
-        for number in range(2):
-            (name, dtype, _, form), before = self._factor(number), self.depth
-            at_once, made = self.at_once(number), value_type(dtype)
-            place = self.in_shared(name, turn, "along", "line")
+    def _share(self, first: str, turn: str) -> None:
+        """Leaves what the threads have computed in shared memory."""
+        computed = [number for number in range(2) if not self._copied(number)]
+        if not computed:
+            return
+        before = self.depth
+        self.open(f"if ({first} < end)")
+        for number in computed:
+            inside = self.depth
             self._places(number)
-            if at_once == 1:
-                self.add(f"{place} = next_{name}[e];")
-            elif (form == "k") == self.along_k:
-                self.add(f"*(uint4 *)&{place} = next_{name}[e];")
-            else:
-                self.add(f"{made} few[{at_once}];", f"memcpy(few, &next_{name}[e], {VECTOR});")
-                self.add("#pragma unroll")
-                self.open(f"for (int i = 0; i < {at_once}; ++i)")
-                where = ("along + i", "line") if form == "k" else ("along", "line + i")
-                self.add(f"{self.in_shared(name, turn, *where)} = few[i];")
-            self.close(before)
+            to = self.in_shared(number, turn, "along", "line")
+            self.add(f"{to} = next_{'ab'[number]}[e];")
+            self.close(inside)
+        self.close(before)
 
     def multiply(self, turn: str) -> None:
         """Adds the products of a part that is in shared memory."""
@@ -317,7 +442,8 @@ class TileText(GridText):
             name, dtype, _, _ = self._factor(number)
             self.add(f"{value_type(dtype)} {name}[{count}];", "#pragma unroll")
             self.open(f"for (int i = 0; i < {count}; ++i)")
-            self.add(f"{name}[i] = {self.in_shared(name, turn, 's', self._line(number, 'i'))};")
+            place = self.in_shared(number, turn, "s", self._line(number, "i"))
+            self.add(f"{name}[i] = {place};")
             self.close(self.depth - 1)
         self._each_sum(f"sums[i][j] = {self._sum()};")
         self.close(before)
@@ -359,13 +485,12 @@ class TileText(GridText):
         """What follows the sum, for each sum of a thread."""
         before, (down, right) = self.depth, self.sums
         self.add("#pragma unroll")
-        self.open(f"for (int i = 0; i < {down}; ++i)")
-        self.add(f"const int64_t i{ROWS} = row0 + {self.row()};")
-        self.add("#pragma unroll")
         self.open(f"for (int j = 0; j < {right}; ++j)")
-        self.add(f"int64_t column = column0 + {self.column()};")
-        self.add(f"if (i{ROWS} >= m || column >= n) continue;")
+        self.add(f"int64_t column = column0 + {self.column()};", "if (column >= n) continue;")
         self.coordinates(range(ROWS + 1, self.program.outer), "column")
+        self.add("#pragma unroll")
+        self.open(f"for (int i = 0; i < {down}; ++i)")
+        self.add(f"const int64_t i{ROWS} = row0 + {self.row()};", f"if (i{ROWS} >= m) continue;")
         dtype = self.program.code[self.total].dtype
         self.add(f"const {value_type(dtype)} v{self.total} = sums[i][j];")
         for stage in range(self.analysis.last + 2):

@@ -81,10 +81,21 @@ def is_only_factor(node: Node, entry: Entry) -> bool:
 
 #: The extent of a loop, and the stride of b along it.
 Loops = tuple[Any, Any]
-#: Tiles of a result that a block of threads computes, and how many k it does so at a time.
-GRID_TILES = ((128, 128, 8), (64, 64, 16))
+
+
+class Tiles(NamedTuple):
+    """Tiles of a result that a block of threads computes, and how many k it does so at a time: for
+    results with many rows and columns, few rows, few columns, and few of both."""
+
+    square: tuple[int, int, int]
+    wide: tuple[int, int, int]
+    high: tuple[int, int, int]
+    small: tuple[int, int, int]
+
+
+GRID_TILES = Tiles((128, 128, 8), (64, 256, 8), (256, 64, 8), (64, 64, 16))
 #: The same on tensor cores.
-TENSOR_TILES = ((128, 128, 32), (64, 64, 32))
+TENSOR_TILES = Tiles((128, 128, 32), (64, 256, 32), (256, 64, 32), (64, 64, 32))
 #: So many of the large tiles keep a GPU busy.
 MANY_TILES = 64
 
@@ -390,9 +401,8 @@ def _on_grid(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace)
     along_k = axes.runs(0) == "k", axes.runs(1) == "k"
     stored = {place.dtype for place in sources}
     tensor = workspace.target.tensor_cores and stored in ({float16}, {bfloat16})
-    large, small = TENSOR_TILES if tensor else GRID_TILES
-    tiles = product(axes.batch) * (axes.m // large[0]) * (axes.n // large[1])
-    program = on_grid(program, along_k, large if tiles >= MANY_TILES else small, tensor)
+    tile = _tile(axes, TENSOR_TILES if tensor else GRID_TILES)
+    program = on_grid(program, along_k, tile, tensor)
     others = [place for place, *_ in nest.operands[2:] if place is not None]
     written = [each.role == OUTPUT for each in program.operands if each.role != INDEX]
     integers = [*axes.integers(n, k), *nest.extras, *[0] * len(program.scalars)]
@@ -402,6 +412,17 @@ def _on_grid(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace)
     launch = Launch(program, *given)
     launch.failure = nest.told(launch)
     return launch
+
+
+def _tile(axes: Axes, tiles: Tiles) -> tuple[int, int, int]:
+    """The tile for a result of these sizes."""
+    few = tiles.small[0]
+    if axes.m <= few:
+        large = tiles.wide
+    else:
+        large = tiles.high if axes.n <= few else tiles.square
+    count = product(axes.batch) * -(-axes.m // large[0]) * -(-axes.n // large[1])
+    return large if count >= MANY_TILES else tiles.small
 
 
 def on_grid(

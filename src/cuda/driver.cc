@@ -43,6 +43,7 @@ bool find_all(void* library, Driver* driver) {
          find(library, "cuModuleLoadData", &driver->load) &&
          find(library, "cuModuleUnload", &driver->unload) &&
          find(library, "cuModuleGetFunction", &driver->find) &&
+         find(library, "cuFuncSetAttribute", &driver->set_attribute) &&
          find(library, "cuLaunchKernel", &driver->launch);
 }
 

@@ -40,6 +40,9 @@ constexpr unsigned kEventToWaitFor = 1 | 2;
 constexpr int kReuseAcrossStreams = 3;
 constexpr int kReleaseThreshold = 4;
 
+// CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+constexpr int kMostSharedBytes = 8;
+
 // The last arguments of cuLaunchKernel: all arguments of the kernel lie in one buffer.
 inline void* const kBufferPointer = reinterpret_cast<void*>(1);
 inline void* const kBufferSize = reinterpret_cast<void*>(2);
@@ -74,6 +77,7 @@ struct Driver {
   Result (*load)(Module*, const void* image);
   Result (*unload)(Module);
   Result (*find)(Function*, Module, const char* name);
+  Result (*set_attribute)(Function, int attribute, int value);
   Result (*launch)(Function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream,
                    void** parameters, void** extra);

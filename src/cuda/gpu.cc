@@ -233,7 +233,8 @@ int32_t Gpu::launch(const KernelCall& call) {
   size_t size = room + sizeof around;
   void* extra[] = {kBufferPointer, arguments, kBufferSize, &size, kEnd};
   result = driver_.launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), 1,
-                          static_cast<unsigned>(grid.threads), 1, 1, 0, kernels_, nullptr, extra);
+                          static_cast<unsigned>(grid.threads), 1, 1,
+                          static_cast<unsigned>(form.shared), kernels_, nullptr, extra);
   if (result != kSuccess) return -result;
   if (!form.checks) return 0;
   // Only after the kernel is known whether an index was out of range.

@@ -27,6 +27,7 @@ struct Form {
   int32_t rows = 0;    // the tile of a matrix product that a block computes; else 0
   int32_t columns = 0;
   int32_t threads = 0;  // of a block that computes such a tile
+  int32_t shared = 0;   // the bytes of shared memory that it asks for at the launch
 };
 
 struct Grid {

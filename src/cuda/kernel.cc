@@ -11,6 +11,7 @@ std::shared_ptr<Kernel> Kernel::load(const void* bytes, size_t size) {
   std::memcpy(&form, bytes, sizeof form);
   const bool sound = form.buffers >= 0 && form.integers > 0 && form.outer > 0 && form.inner >= 0 &&
                      form.outer + form.inner <= form.integers && form.rows >= 0 &&
+                     form.shared >= 0 &&
                      (form.rows == 0 || (form.outer > 3 && form.columns > 0 && form.threads > 0));
   if (!sound) throw std::runtime_error("these bytes are no kernel for a GPU");
   const char* code = static_cast<const char*>(bytes) + sizeof form;
@@ -43,6 +44,9 @@ Function Kernel::on(int gpu, Result* error) {
   *error = kSuccess;
   if (modules_[gpu] == nullptr) *error = driver.load(&modules_[gpu], code_.data());
   if (*error == kSuccess) *error = driver.find(&found, modules_[gpu], "kernel");
+  if (*error == kSuccess && form.shared > 0) {
+    *error = driver.set_attribute(found, kMostSharedBytes, form.shared);
+  }
   if (*error != kSuccess) return nullptr;
   functions_[gpu].store(found, std::memory_order_release);
   return found;

@@ -141,6 +141,48 @@ Value atomicAdd(Value* place, Value value) {
   return before;
 }
 
+// Shared memory whose size is known at the launch, and copies to it in the background: here, at once.
+#define DYNAMIC_SHARED(name) static char* const name = host::dynamic
+namespace host {
+
+alignas(16) static char dynamic[128 << 10];
+
+}  // namespace host
+
+template <int bytes>
+void copy_later(void* to, const void* from, bool there) {
+  std::memset(to, 0, bytes);
+  if (there) std::memcpy(to, from, bytes);
+}
+static void end_group() {}
+template <int groups>
+void wait_for_groups() {}
+
+// What a thread reads of another one of its warp. All threads of a block have to take part.
+namespace host {
+
+template <typename Value>
+Value of_thread(Value value, unsigned lane) {
+  static Value all[gemel::cuda::kThreads];
+  const unsigned thread = threadIdx.x;
+  all[thread] = value;
+  __syncthreads();
+  const Value found = lane < 32 ? all[thread / 32 * 32 + lane] : value;
+  __syncthreads();
+  return found;
+}
+
+}  // namespace host
+
+template <typename Value>
+Value __shfl_down_sync(unsigned, Value value, unsigned step) {
+  return host::of_thread(value, threadIdx.x % 32 + step);
+}
+template <typename Value>
+Value __shfl_sync(unsigned, Value value, unsigned lane) {
+  return host::of_thread(value, lane);
+}
+
 // What tensor cores do: pieces of 16 x 16 and 16 x 8 elements, whose registers are spread over the
 // threads of a warp (PTX manual, mma.m16n8k16). All threads of a block have to take part.
 namespace host {
@@ -162,11 +204,11 @@ static float brain(uint32_t bits) {
 
 template <float (*as_float)(uint32_t)>
 void multiply(float& c0, float& c1, float& c2, float& c3, const uint32_t (&a)[4],
-              const uint32_t (&b)[2]) {
+              const uint32_t* b) {
   static uint32_t all_a[gemel::cuda::kThreads][4], all_b[gemel::cuda::kThreads][2];
   const unsigned thread = threadIdx.x, warp = thread / 32 * 32, lane = thread % 32;
   std::memcpy(all_a[thread], a, sizeof a);
-  std::memcpy(all_b[thread], b, sizeof b);
+  std::memcpy(all_b[thread], b, sizeof all_b[thread]);
   __syncthreads();
   const auto part = [](uint32_t pair, unsigned k) { return as_float(pair >> k % 2 * 16 & 0xffff); };
   float* const sums[] = {&c0, &c1, &c2, &c3};
@@ -182,6 +224,26 @@ void multiply(float& c0, float& c1, float& c2, float& c3, const uint32_t (&a)[4]
 }
 
 }  // namespace host
+
+// Four matrices of 8 x 8 two-byte elements, of which every thread says where a row lies (PTX manual,
+// ldmatrix).
+template <bool turned>
+void read_matrices(uint32_t (&four)[4], const void* row) {
+  static const uint16_t* rows[gemel::cuda::kThreads];
+  const unsigned thread = threadIdx.x, warp = thread / 32 * 32, lane = thread % 32;
+  rows[thread] = static_cast<const uint16_t*>(row);
+  __syncthreads();
+  for (unsigned i = 0; i < 4; ++i) {
+    const uint16_t* const* const matrix = &rows[warp + 8 * i];
+    uint16_t pair[2];
+    for (unsigned j = 0; j < 2; ++j) {
+      const unsigned far = lane % 4 * 2 + j, near = lane / 4;
+      pair[j] = turned ? matrix[far][near] : matrix[near][far];
+    }
+    std::memcpy(&four[i], pair, sizeof pair);
+  }
+  __syncthreads();
+}
 
 constexpr auto multiply_f16 = host::multiply<host::half>;
 constexpr auto multiply_bf16 = host::multiply<host::brain>;
