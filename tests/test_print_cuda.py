@@ -29,7 +29,7 @@ from random_kernels import (
 )
 
 from gemel import np, npx
-from gemel.codegen.product import GRID_TILES, TENSOR_TILES, on_grid
+from gemel.codegen.product import GRID_TILES, GROUP_TILES, TENSOR_TILES, on_grid
 from gemel.codegen.program import FUNCTIONS
 from gemel.codegen.target import cuda
 from gemel.dtype import bfloat16, float16
@@ -78,14 +78,14 @@ def test_functions_have_the_bits_of_the_machine_code(build: Any, cases: list[Cas
 
 
 def products_agree(
-    build: Any, several: list[Product], tile: tuple[int, int, int], tensor: bool = False
+    build: Any, several: list[Product], tile: tuple[int, int, int], **how: bool
 ) -> None:
     """Check products by tiles against their meaning as plain loops."""
     cases = []
     for product in several:
         (call,) = product.plain().calls
         along_k = product.lasts[0] == "k", product.lasts[1] == "k"
-        made = on_grid(call.program, along_k, tile, tensor)
+        made = on_grid(call.program, along_k, tile, **how)
         cases.append(product.plain()._replace(calls=[call._replace(program=made)]))
     kernels = build([case.calls[0].program for case in cases]) if cases else []
     for product, case, kernel in zip(several, cases, kernels, strict=True):
@@ -106,9 +106,21 @@ def test_products(build: Any, several: list[Product], tile: tuple[int, int, int]
 def test_products_on_tensor_cores(
     build: Any, several: list[Product], tile: tuple[int, int, int]
 ) -> None:
-    """Elements are small whole numbers, so that the order of sums does not matter."""
-    several = [p for p in several if p.kept[0] is p.kept[1] and p.kept[0] in (float16, bfloat16)]
-    products_agree(build, several, tile, tensor=True)
+    products_agree(build, in_two_bytes(several), tile, tensor=True)
+
+
+@examples(1)
+@given(several=st.lists(products(), min_size=12, max_size=12), tile=st.sampled_from(GROUP_TILES))
+def test_products_by_groups_of_warps(
+    build: Any, several: list[Product], tile: tuple[int, int, int]
+) -> None:
+    products_agree(build, in_two_bytes(several), tile, tensor=True, groups=True)
+
+
+def in_two_bytes(several: list[Product]) -> list[Product]:
+    """Those that tensor cores multiply. Elements are small whole numbers, so that the order of sums
+    does not matter."""
+    return [p for p in several if p.kept[0] is p.kept[1] and p.kept[0] in (float16, bfloat16)]
 
 
 FUNCTIONS_OF_ARRAYS = {

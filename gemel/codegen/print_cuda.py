@@ -15,7 +15,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-from gemel.codegen.analysis import Analysis
+from gemel.codegen.analysis import Analysis, Sweep
 from gemel.codegen.c_values import Functions, element_type, value_type
 from gemel.codegen.print_c import EXTREMES, printed
 from gemel.codegen.print_cuda_places import HEAD as PLACES_HEAD
@@ -61,13 +61,17 @@ def source(programs: Sequence[Program], name: str = "kernel") -> str:
 
 def _kind_of(program: Program) -> type[GridText]:
     """The way a program is printed."""
+    from gemel.codegen.print_cuda_groups import GroupText
     from gemel.codegen.print_cuda_tensor import TensorText
     from gemel.codegen.print_cuda_tiles import TileText
     from gemel.codegen.print_cuda_turned import TurnedText, turned_loads
 
     if not program.in_tiles:
         return TurnedText if turned_loads(program) else GridText
-    return TensorText if program.parsed_schedule.tensor else TileText
+    schedule = program.parsed_schedule
+    if schedule.groups:
+        return GroupText
+    return TensorText if schedule.tensor else TileText
 
 
 def form(program: Program) -> bytes:
@@ -175,7 +179,7 @@ class GridText(SharedText):
             f"first += gridDim.x * ({step}))"
         )
         places = Places("first", "across", "positions", range(self.program.outer))
-        self.side_by_side(places, self.analysis.point(0, False))
+        self.side_by_side(places, Sweep([], self.analysis.point(0, False), [], []))
 
     # --- what is there ----------------------------------------------------------------------
 
@@ -249,7 +253,7 @@ class GridText(SharedText):
             super().step(position)
 
     def sweep(self, stage: int) -> None:
-        sweep, before = self.analysis.plain_sweep(stage), self.depth
+        sweep, before = self.analysis.sweeps[stage], self.depth
         for position in (*sweep.reductions, *sweep.scans):
             self.start(position)
         step = "(int64_t)along * gridDim.y" if self.cooperates else "1"
@@ -257,7 +261,7 @@ class GridText(SharedText):
         self.add("const int64_t limit = there ? length : 0;" if stage == 0 else "")
         self.open(f"for (int64_t j = {begin}; j < limit; j += {SIDE_BY_SIDE} * ({step}))")
         places = Places("j", step, "limit", range(self.program.outer, self.program.rank))
-        self.side_by_side(places, [*sweep.uniform, *sweep.varying], sweep.reductions)
+        self.side_by_side(places, sweep)
         self.close(before)
         if self.cooperates and sweep.reductions:
             self.open("if (along > 1)")

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gemel.codegen.analysis import Sweep
 from gemel.codegen.c_values import element_type, value_type
 from gemel.codegen.print_c import KernelText
-from gemel.codegen.program import BROADCAST, CONTIGUOUS, INDEX, Operand
+from gemel.codegen.program import BROADCAST, CONTIGUOUS, INDEX
 
 #: How many positions a thread computes at a time (kSideBySide in src/cuda/grid.h).
 SIDE_BY_SIDE = 4
@@ -49,11 +50,20 @@ class Places(NamedTuple):
     dimensions: range
 
 
+class Move(NamedTuple):
+    """An element of an operand that is read into the value at `position`, or written from it; a
+    store is known by its own position."""
+
+    position: int
+    operand: int
+    value: int
+
+
 class PlacesText(KernelText):
     """A program as a kernel whose threads compute several positions at a time."""
 
-    #: The stores whose elements are being left for `_write_neighbours`.
-    late: tuple[int, ...] = ()
+    #: The writes whose elements are being left for `_write_neighbours`.
+    late: Sequence[Move] = ()
 
     def coordinates(self, dimensions: Sequence[int], rest: str = "rest") -> None:
         """Declares the positions along some dimensions, from their position in all of them."""
@@ -75,22 +85,33 @@ class PlacesText(KernelText):
         looping = not self.program.inner or self.program.vector_dimension >= self.program.outer
         return looping and any(map(self._contiguous, self._moved()))
 
-    def _moved(self) -> list[int]:
+    def _moved(self) -> list[Move]:
         """The loads and stores of arrays."""
-        moves = (p for p in sorted(self.analysis.live) if self._is_move(p))
-        return [p for p in moves if self._operand(p).role != INDEX]
+        found = []
+        for position in sorted(self.analysis.live):
+            step = self.program.code[position]
+            if step.name in ("load", "store") and step.operand is not None:
+                value = position if step.name == "load" else step.arguments[0]
+                found.append(Move(position, step.operand, value))
+        return [move for move in found if self.program.operands[move.operand].role != INDEX]
 
-    def _is_move(self, position: int) -> bool:
-        return self.program.code[position].name in ("load", "store")
-
-    def _operand(self, position: int) -> Operand:
-        return self.program.operands[self.program.code[position].operand or 0]
-
-    def _contiguous(self, position: int) -> bool:
+    def _contiguous(self, move: Move) -> bool:
         """Whether it reads or writes neighbours where positions are neighbours."""
-        operand = self._operand(position)
+        operand = self.program.operands[move.operand]
         moves = operand.varies or not self.program.inner
         return moves and operand.stride_class == CONTIGUOUS
+
+    def _same(self, move: Move) -> bool:
+        """Whether neighbours read the same element."""
+        return self.program.operands[move.operand].stride_class == BROADCAST
+
+    def _at(self, move: Move) -> str:
+        """The element."""
+        return f"{self.array(move.operand)}[{self.offset(move.operand)}]"
+
+    def _side(self, move: Move) -> str:
+        """The type of neighbours."""
+        return f"Side<{element_type(self.program.operands[move.operand].dtype)}>"
 
     def neighbours(self) -> None:
         """Declares `wide`: whether four positions of a thread are neighbours, in one line of every
@@ -98,9 +119,7 @@ class PlacesText(KernelText):
         program = self.program
         if not self.has_neighbours:
             return
-        numbers = sorted(
-            {program.code[p].operand or 0 for p in self._moved() if self._contiguous(p)}
-        )
+        numbers = sorted({move.operand for move in self._moved() if self._contiguous(move)})
         counts = [self.extent(program.vector_dimension)]
         for number in numbers:
             for d in range(program.rank):
@@ -118,92 +137,100 @@ class PlacesText(KernelText):
 
     # --- several positions --------------------------------------------------------------------
 
-    def side_by_side(
-        self, places: Places, positions: list[int], reductions: Sequence[int] = ()
-    ) -> None:
+    def side_by_side(self, places: Places, sweep: Sweep) -> None:
         """Instructions at several places: all loads first, so that the thread waits for memory only
         once, and what neighbours are given last."""
-        before = self.depth
-        moved = [p for p in positions if self._is_move(p) and p in set(self._moved())]
-        early = [p for p in moved if self.program.code[p].name == "load"]
-        types = {position: value_type(self.program.code[position].dtype) for position in early}
-        for position, made in types.items():
-            self.add(f"{made} early{position}[{SIDE_BY_SIDE}];")
+        before, positions = self.depth, [*sweep.uniform, *sweep.varying]
+        moved = [move for move in self._moved() if move.position in positions]
+        early = [move for move in moved if move.value == move.position]
+        late = [move for move in moved if move.value != move.position]
+        if sweep.reloads:
+            early.append(Move(*sweep.reloads, sweep.reloads[0]))
+        spilled = [Move(*sweep.spills, sweep.spills[0])] if sweep.spills else []
+        for move in early:
+            made = value_type(self.program.code[move.value].dtype)
+            self.add(f"{made} early{move.value}[{SIDE_BY_SIDE}];")
         if self.has_neighbours:
-            self.late = tuple(p for p in moved if p not in types and self._contiguous(p))
+            self.late = [move for move in (*late, *spilled) if self._contiguous(move)]
             self._read_neighbours(places, early)
         if early:
             self._read_each(places, early)
         self._each_of(places)
-        self.add(*(f"const {made} v{p} = early{p}[u];" for p, made in types.items()))
-        self.steps(p for p in positions if p not in types)
-        for position in reductions:
+        for move in early:
+            made = value_type(self.program.code[move.value].dtype)
+            self.add(f"const {made} v{move.value} = early{move.value}[u];")
+        known = {move.position for move in early}
+        self.steps(p for p in positions if p not in known)
+        for move in spilled:
+            self._write(move)
+        for position in sweep.reductions:
             self.join(position)
         self.close(before)
         if self.late:
-            self._write_neighbours(places)
+            self._write_neighbours()
         self.late = ()
 
-    def _read_neighbours(self, places: Places, early: list[int]) -> None:
+    def _read_neighbours(self, places: Places, early: list[Move]) -> None:
         """Finds the first of four neighbours, and reads what lies side by side, or is the same for
         all."""
         before = self.depth
         self.add(f"int64_t {', '.join(f'first{d} = 0' for d in places.dimensions)};")
-        for position in self.late:
-            made = element_type(self._operand(position).dtype)
-            self.add(f"Side<{made}> late{position};")
+        self.add(*(f"{self._side(move)} late{move.position};" for move in self.late))
         self.open("if (wide)")
         self.add(f"int64_t rest = {places.first};")
         self.add(*(f"first{d} = {found};" for d, found in self._split(places.dimensions, "rest")))
         self.add(*(f"const int64_t i{d} = first{d};" for d in places.dimensions))
-        for position in early:
-            if self._contiguous(position):
-                made = element_type(self._operand(position).dtype)
-                place = self.element(self.program.code[position], [])
-                self.add(f"const Side<{made}> side{position} = *(const Side<{made}> *)&{place};")
-                value = f"side{position}.at[u]"
-            elif self._same(position):
-                self.steps([position])
-                value = f"v{position}"
+        for move in early:
+            name, at = f"read{move.value}", ""
+            if self._contiguous(move):
+                made, at = self._side(move), ".at[u]"
+                self.add(f"const {made} {name} = *(const {made} *)&{self._at(move)};")
+            elif self._same(move):
+                self.add(f"const auto {name} = {self._at(move)};")
             else:
                 continue
-            whether = " != 0" if self._operand(position).dtype.kind == "b" else ""
             self.add("#pragma unroll")
-            self.add(
-                f"for (int u = 0; u < {SIDE_BY_SIDE}; ++u) early{position}[u] = {value}{whether};"
-            )
+            value = f"{name}{at}{self._truth(move)}"
+            self.add(f"for (int u = 0; u < {SIDE_BY_SIDE}; ++u) early{move.value}[u] = {value};")
         self.close(before)
 
-    def _same(self, position: int) -> bool:
-        """Whether neighbours read the same element."""
-        return self._operand(position).stride_class == BROADCAST
+    def _truth(self, move: Move) -> str:
+        """How to make a value of the byte that a bool is in memory."""
+        return " != 0" if self.program.operands[move.operand].dtype.kind == "b" else ""
 
-    def _read_each(self, places: Places, early: list[int]) -> None:
+    def _read_each(self, places: Places, early: list[Move]) -> None:
         """Reads what has not been read by `_read_neighbours`, one element at a time."""
         before = self.depth
-        apart = [p for p in early if not (self._contiguous(p) or self._same(p))]
+        apart = [move for move in early if not (self._contiguous(move) or self._same(move))]
         if self.has_neighbours and not apart:
             self.open("if (!wide)")
         self._each_of(places)
-        for position in early:
-            inside = self.depth
-            if self.has_neighbours and apart and position not in apart:
-                self.open("if (!wide)")
-            self.steps([position])
-            self.add(f"early{position}[u] = v{position};")
-            self.close(inside)
+        for move in early:
+            known = self.has_neighbours and apart and move not in apart
+            value = f"{self._at(move)}{self._truth(move)}"
+            self.add(f"{'if (!wide) ' if known else ''}early{move.value}[u] = {value};")
         self.close(before)
 
-    def _write_neighbours(self, places: Places) -> None:
+    def _write(self, move: Move) -> None:
+        """Writes an element, or leaves it for `_write_neighbours`."""
+        value = self.values.of(move.value)
+        if move in self.late:
+            self.add(f"if (wide) late{move.position}.at[u] = {value};")
+        self.add(f"{'else ' if move in self.late else ''}{self._at(move)} = {value};")
+
+    def _write_neighbours(self) -> None:
         """Writes what the instructions have left."""
         before = self.depth
         self.open("if (wide)")
-        self.add(*(f"const int64_t i{d} = first{d};" for d in places.dimensions))
-        for position in self.late:
-            made = element_type(self._operand(position).dtype)
-            place = self.element(self.program.code[position], [])
-            self.add(f"*(Side<{made}> *)&{place} = late{position};")
+        self.add(*(f"const int64_t i{d} = first{d};" for d in self._looped()))
+        for move in self.late:
+            self.add(f"*({self._side(move)} *)&{self._at(move)} = late{move.position};")
         self.close(before)
+
+    def _looped(self) -> range:
+        """The dimensions along which a thread's positions follow each other."""
+        first = self.program.outer if self.program.inner else 0
+        return range(first, self.program.rank)
 
     def _each_of(self, places: Places) -> None:
         """Opens the loop over some places, with the positions along their dimensions."""
@@ -225,14 +252,11 @@ class PlacesText(KernelText):
         self.close(self.depth - 1)
 
     def step(self, position: int) -> None:
-        if position not in self.late:
+        left = [move for move in self.late if move.position == position != move.value]
+        if left:
+            self._write(left[0])
+        else:
             super().step(position)
-            return
-        (argument,) = self.program.code[position].arguments
-        self.add(f"if (wide) late{position}.at[u] = {self.values.of(argument)};")
-        self.open("else")
-        super().step(position)
-        self.close(self.depth - 1)
 
 
 __all__ = ["HEAD", "SIDE_BY_SIDE", "Places", "PlacesText"]

@@ -70,6 +70,9 @@ class TileText(GridText):
     bounds = f"{THREADS}, 2"
     #: Elements between lines of shared memory, and the bytes there are for parts.
     padding, room = PADDING, ROOM
+    #: Whether products go on in the background, so that a step begins with them; and what makes
+    #: shared memory visible to them.
+    multiplies_first, published = False, ""
 
     def __init__(self, unit: Functions, program: Program, name: str) -> None:
         super().__init__(unit, program, name)
@@ -97,12 +100,16 @@ class TileText(GridText):
         ahead, step = self.steps_ahead, self.step_length
         self.add("int turn = 0;")
         self.open(f"for (int64_t k0 = begin; k0 < end; k0 += {step})")
-        self.add(f"wait_for_groups<{ahead - 1}>();", "__syncthreads();")
+        self.add(f"wait_for_groups<{ahead - 1}>();", self.published, "__syncthreads();")
         self.add(f"const int64_t next = k0 + {ahead * step};")
         self.add(f"const int free = turn == 0 ? {ahead} : turn - 1;")
+        if self.multiplies_first:
+            self.multiply("turn")
         self._read("next", "free")
         self.add("end_group();")
-        self.multiply("turn")
+        if not self.multiplies_first:
+            self.multiply("turn")
+        self.multiplied()
         self._share("next", "free")
         self._further_places()
         self.add(f"turn = turn == {ahead} ? 0 : turn + 1;")
@@ -165,6 +172,11 @@ class TileText(GridText):
         _, _, lines, _ = self._factor(number)
         inside = self.k_inside(number)
         return (lines, self.step_length) if inside else (self.step_length, lines)
+
+    def shape(self, number: int) -> str:
+        """The part of a factor as an array in shared memory."""
+        lines, neighbours = self._part(number)
+        return f"[{lines}][{neighbours + self.padding}]"
 
     def k_inside(self, number: int) -> bool:
         """Whether neighbours in shared memory are neighbours along k."""
@@ -264,8 +276,7 @@ class TileText(GridText):
         begin = 0
         for number in range(2):
             name, dtype, count, _ = self._factor(number)
-            lines, neighbours = self._part(number)
-            made, size = value_type(dtype), f"[{steps}][{lines}][{neighbours + self.padding}]"
+            made, size = value_type(dtype), f"[{steps}]{self.shape(number)}"
             self.add(f"{made} (&shared_{name}){size} = *({made} (*){size})(parts + {begin});")
             begin += steps * self._part_bytes(number)
             self.add(f"__shared__ int64_t line_{name}[{count}];")
@@ -304,12 +315,22 @@ class TileText(GridText):
         self.add("#pragma unroll")
         self.open(f"for (int e = 0; e < {self._count(number)}; ++e)")
         self.add(f"const unsigned place = thread + e * {THREADS};")
-        if form == "k":
-            share = step // at_once
-            self.add(f"const unsigned along = place % {share} * {at_once}, line = place / {share};")
+        if at_once > 1:
+            self.add(self.several_places(number))
+        elif form == "k":
+            self.add(f"const unsigned along = place % {step}, line = place / {step};")
         else:
-            count = lines // at_once
-            self.add(f"const unsigned line = place % {count} * {at_once}, along = place / {count};")
+            self.add(f"const unsigned line = place % {lines}, along = place / {lines};")
+
+    def several_places(self, number: int) -> str:
+        """Declares the place in the tile of several elements that a thread copies at once."""
+        _, _, lines, form = self._factor(number)
+        at_once = self._at_once(number)
+        if form == "k":
+            share = self.step_length // at_once
+            return f"const unsigned along = place % {share} * {at_once}, line = place / {share};"
+        count = lines // at_once
+        return f"const unsigned line = place % {count} * {at_once}, along = place / {count};"
 
     def _lines(self, number: int) -> None:
         """Finds where the lines of a factor are, a thread for each, and how many there are."""
@@ -447,6 +468,9 @@ class TileText(GridText):
             self.close(self.depth - 1)
         self._each_sum(f"sums[i][j] = {self._sum()};")
         self.close(before)
+
+    def multiplied(self) -> None:
+        """Waits for products in the background."""
 
     def _sum(self) -> str:
         """A sum with the next product."""

@@ -96,6 +96,8 @@ class Tiles(NamedTuple):
 GRID_TILES = Tiles((128, 128, 8), (64, 256, 8), (256, 64, 8), (64, 64, 16))
 #: The same on tensor cores.
 TENSOR_TILES = Tiles((128, 128, 32), (64, 256, 32), (256, 64, 32), (64, 64, 32))
+#: The same for groups of warps: a large one, and one for fewer results.
+GROUP_TILES = (128, 256, 64), (128, 128, 64)
 #: So many of the large tiles keep a GPU busy.
 MANY_TILES = 64
 
@@ -402,7 +404,11 @@ def _on_grid(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace)
     stored = {place.dtype for place in sources}
     tensor = workspace.target.tensor_cores and stored in ({float16}, {bfloat16})
     tile = _tile(axes, TENSOR_TILES if tensor else GRID_TILES)
-    program = on_grid(program, along_k, tile, tensor)
+    groups = tensor and workspace.target.warp_groups and tile == TENSOR_TILES.square
+    if groups:
+        large, tile = GROUP_TILES
+        tile = large if _tiles(axes, large) >= MANY_TILES else tile
+    program = on_grid(program, along_k, tile, tensor, groups)
     others = [place for place, *_ in nest.operands[2:] if place is not None]
     written = [each.role == OUTPUT for each in program.operands if each.role != INDEX]
     integers = [*axes.integers(n, k), *nest.extras, *[0] * len(program.scalars)]
@@ -421,19 +427,28 @@ def _tile(axes: Axes, tiles: Tiles) -> tuple[int, int, int]:
         large = tiles.wide
     else:
         large = tiles.high if axes.n <= few else tiles.square
-    count = product(axes.batch) * -(-axes.m // large[0]) * -(-axes.n // large[1])
-    return large if count >= MANY_TILES else tiles.small
+    return large if _tiles(axes, large) >= MANY_TILES else tiles.small
+
+
+def _tiles(axes: Axes, tile: tuple[int, int, int]) -> int:
+    """How many tiles there are."""
+    return product(axes.batch) * -(-axes.m // tile[0]) * -(-axes.n // tile[1])
 
 
 def on_grid(
-    program: Program, along_k: tuple[bool, bool], tile: tuple[int, int, int], tensor: bool = False
+    program: Program,
+    along_k: tuple[bool, bool],
+    tile: tuple[int, int, int],
+    tensor: bool = False,
+    groups: bool = False,
 ) -> Program:
     """The loops of a product as a program for a grid of threads. `along_k`: which factors are
     contiguous along k. `tile`: the rows and columns of a block's results, and the k of a step.
-    `tensor`: on tensor cores."""
+    `tensor`: on tensor cores; `groups`: by groups of warps."""
     rows, columns, depth = tile
     a_form, b_form = (("m", "n")[i] if not along else "k" for i, along in enumerate(along_k))
-    schedule = Schedule("block", rows=rows, columns=columns, unroll=depth, tensor=tensor)
+    schedule = Schedule("block", rows=rows, columns=columns, unroll=depth)
+    schedule = schedule._replace(tensor=tensor, groups=groups)
     schedule = schedule._replace(a_form=a_form, b_form=b_form)
     factors = (each._replace(stride_class=STRIDED) for each in program.operands[:2])
     operands = (*factors, *program.operands[2:])

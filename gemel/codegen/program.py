@@ -69,6 +69,7 @@ FLAGS = (
     "packs_b",
     "narrow",
     "tensor",
+    "groups",
 )
 #: How the factors of such a sum lie; for windows, how they are read (`contract_task.WindowForm`).
 A_FORMS, B_FORMS = ("k", "m", "packed"), ("n", "k", "packed", "turned", "gathered", "rows")
@@ -91,7 +92,8 @@ class Schedule(NamedTuple):
     throughout the batch; otherwise tiles of the same columns of one product do. `far`: b is
     prefetched, because it does not fit the second-level cache and few rows use each part of it.
     `packs_b`: the first rows of a tile leave what they read of b in panels for the other rows.
-    `narrow`: the last columns may be one vector wide. `tensor`: a block uses tensor cores.
+    `narrow`: the last columns may be one vector wide. `tensor`: a block uses tensor cores; with
+    `groups`, by warps in groups of four.
     """
 
     kind: str
@@ -113,6 +115,7 @@ class Schedule(NamedTuple):
     packs_b: bool = False
     narrow: bool = False
     tensor: bool = False
+    groups: bool = False
 
     @property
     def extension(self) -> str:

@@ -19,6 +19,10 @@ from gemel.errors import DeviceError
 MACHINE = os.uname().machine if hasattr(os, "uname") else "x86_64"
 
 
+#: The compute capability of GPUs whose warps multiply in groups. Later ones lack that instruction.
+WARP_GROUPS = 90
+
+
 class Target(NamedTuple):
     """One level of a processor family.
 
@@ -60,7 +64,17 @@ class Target(NamedTuple):
     @property
     def tensor_cores(self) -> bool:
         """Whether a GPU multiplies pieces of matrices of two-byte floats by one instruction."""
-        return self.grid and int(self.cpu.removeprefix("sm_")) >= 80
+        return self.grid and self._capability >= 80
+
+    @property
+    def warp_groups(self) -> bool:
+        """Whether four warps of a GPU multiply such matrices together, in shared memory."""
+        return self.grid and self._capability == WARP_GROUPS
+
+    @property
+    def _capability(self) -> int:
+        """The compute capability of a GPU."""
+        return int(self.cpu.removeprefix("sm_").rstrip("a"))
 
     def with_extension(self, name: str) -> Target:
         """The same target with one of `EXTENSIONS`; unchanged for an empty name."""
@@ -126,7 +140,8 @@ _WASM = "+simd128,+bulk-memory,+sign-ext,+nontrapping-fptoint"
 
 def cuda(capability: int) -> Target:
     """A GPU of this CUDA compute capability (90 for 9.0)."""
-    return Target("cuda", 16, "nvptx64-nvidia-cuda", f"sm_{capability}", "", fma=True, grid=True)
+    cpu = f"sm_{capability}{'a' if capability == WARP_GROUPS else ''}"
+    return Target("cuda", 16, "nvptx64-nvidia-cuda", cpu, "", fma=True, grid=True)
 
 
 def generic(machine: str) -> Target:

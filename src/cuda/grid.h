@@ -40,8 +40,9 @@ struct Grid {
 constexpr int32_t kThreads = 256;
 // A row shorter than this is left to one thread.
 constexpr int64_t kShortRow = 32;
-// So many elements along the inner loops are worth a thread.
+// So many elements along the inner loops are worth a thread, and so many keep one busy.
 constexpr int64_t kPerThread = 8;
+constexpr int64_t kManyPerThread = 32;
 // Threads side by side along the outer loops, so that they read whole cache lines.
 constexpr int32_t kLine = 32;
 // How many outer positions a thread computes at a time if there are no inner loops.
@@ -67,10 +68,15 @@ inline int64_t product_of(const int64_t* extents, int32_t count) {
 
 inline int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-// Threads for `length` inner positions: a power of two from kLine to kThreads.
-inline int32_t threads_along(int64_t length) {
+// Threads for `length` inner positions of each outer one: a power of two from kLine to kThreads. The
+// more there are, the longer they take to combine what they have found.
+inline int32_t threads_along(int64_t length, int64_t positions, int multiprocessors) {
+  const int64_t busy = kBlocks * kThreads * multiprocessors;
   int32_t threads = kLine;
-  while (threads < kThreads && threads * kPerThread < length) threads *= 2;
+  while (threads < kThreads &&
+         threads * (positions * threads < busy ? kPerThread : kManyPerThread) < length) {
+    threads *= 2;
+  }
   return threads;
 }
 
@@ -122,7 +128,7 @@ inline Grid grid_of(const Form& form, const int64_t* extents, int multiprocessor
   const bool shared = form.inner > 0 && !form.in_order && length >= kShortRow;
   const int64_t busy = kBlocks * multiprocessors;
   if (shared && form.along_inner) {
-    grid.along = threads_along(length);
+    grid.along = threads_along(length, positions, multiprocessors);
   } else if (shared && positions < busy * kThreads) {
     grid.along = kThreads / kLine;
   }

@@ -145,7 +145,7 @@ Value atomicAdd(Value* place, Value value) {
 #define DYNAMIC_SHARED(name) static char* const name = host::dynamic
 namespace host {
 
-alignas(16) static char dynamic[128 << 10];
+alignas(16) static char dynamic[256 << 10];
 
 }  // namespace host
 
@@ -187,7 +187,7 @@ Value __shfl_sync(unsigned, Value value, unsigned lane) {
 // threads of a warp (PTX manual, mma.m16n8k16). All threads of a block have to take part.
 namespace host {
 
-static float half(uint32_t bits) {
+static float as_f16(uint32_t bits) {
   const uint32_t exponent = bits >> 10 & 31, digits = bits & 1023;
   const float sign = bits >> 15 & 1 ? -1.0f : 1.0f;
   if (exponent == 31) return digits != 0 ? NAN : sign * INFINITY;
@@ -195,7 +195,7 @@ static float half(uint32_t bits) {
   return sign * std::ldexp(static_cast<float>(digits + 1024), static_cast<int>(exponent) - 25);
 }
 
-static float brain(uint32_t bits) {
+static float as_bf16(uint32_t bits) {
   const uint32_t whole = bits << 16;
   float value;
   std::memcpy(&value, &whole, sizeof value);
@@ -245,5 +245,39 @@ void read_matrices(uint32_t (&four)[4], const void* row) {
   __syncthreads();
 }
 
-constexpr auto multiply_f16 = host::multiply<host::half>;
-constexpr auto multiply_bf16 = host::multiply<host::brain>;
+// What groups of four warps do: 64 rows and some columns, whose factors lie in shared memory in blocks
+// of 8 x 8 (PTX manual, wgmma); `apart`: the bytes between blocks along k. A block is turned if its
+// rows run along k.
+namespace host {
+
+template <bool turned>
+uint32_t of_block(const void* part, unsigned apart, unsigned line, unsigned k) {
+  const auto* block = static_cast<const uint16_t*>(part) + k / 8 * apart / 2 + line / 8 * 64;
+  return turned ? block[k % 8 * 8 + line % 8] : block[line % 8 * 8 + k % 8];
+}
+
+template <float (*as_float)(uint32_t), unsigned columns, bool turned_a, bool turned_b>
+void multiply_group(float (&sums)[2][columns / 4], const void* a, unsigned apart_a, const void* b,
+                    unsigned apart_b) {
+  const unsigned thread = threadIdx.x % 128;
+  for (unsigned i = 0; i < 2; ++i) {
+    const unsigned row = thread / 32 * 16 + thread % 32 / 4 + 8 * i;
+    for (unsigned k = 0; k < 16; ++k) {
+      const float left = as_float(of_block<turned_a>(a, apart_a, row, k));
+      for (unsigned j = 0; j < columns / 4; ++j) {
+        const unsigned column = j / 2 * 8 + thread % 4 * 2 + j % 2;
+        sums[i][j] += left * as_float(of_block<turned_b>(b, apart_b, column, k));
+      }
+    }
+  }
+}
+
+}  // namespace host
+
+static void publish() {}
+static void begin_groups() {}
+static void end_groups() {}
+static void wait_for_products() {}
+
+constexpr auto multiply_f16 = host::multiply<host::as_f16>;
+constexpr auto multiply_bf16 = host::multiply<host::as_bf16>;
