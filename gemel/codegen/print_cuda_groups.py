@@ -2,7 +2,9 @@
 
 A group of warps multiplies 64 lines of one factor with all lines of the other, over 16 of k, with
 one instruction, which reads both factors from shared memory while the warps go on (PTX manual,
-wgmma). There, elements lie in blocks of 8 x 8; the 16 bytes of a row are neighbours in memory too.
+wgmma). There, rows of 64 neighbours in memory follow each other. The eight vectors of a row are
+permuted, in another way for each of eight rows, so that the same vector of all of them lies in
+different banks.
 """
 
 from __future__ import annotations
@@ -12,8 +14,8 @@ from gemel.codegen.print_cuda_shared import THREADS
 from gemel.codegen.print_cuda_tensor import TensorText
 from gemel.codegen.program import Program
 
-#: The side of a block in shared memory, and its bytes.
-BLOCK, BLOCK_BYTES = 8, 128
+#: The elements of a row in shared memory, and those of a vector.
+ROW, VECTOR = 64, 8
 #: Rows and k of one instruction, and the warps of a group.
 GROUP_ROWS, GROUP_DEPTH, GROUP_WARPS = 64, 16, 4
 #: The shared memory that these GPUs give a block.
@@ -55,31 +57,30 @@ class GroupText(TensorText):
         return "right + j / 2 * 8 + j % 2"
 
     def shape(self, number: int) -> str:
-        """The part of a factor as an array: blocks along k, blocks along its lines, and a block."""
+        """The part of a factor as an array: rows along k, or for each 64 lines, rows along them."""
         _, _, lines, _ = self._factor(number)
-        return f"[{self.step_length // BLOCK}][{lines // BLOCK}][{BLOCK}][{BLOCK}]"
+        if self.k_inside(number):
+            return f"[{lines}][{ROW}]"
+        return f"[{lines // ROW}][{self.step_length}][{ROW}]"
 
     def in_shared(self, number: int, turn: str, along: str, line: str) -> str:
-        first, second = (line, along) if self.k_inside(number) else (along, line)
-        place = f"[({along}) / {BLOCK}][({line}) / {BLOCK}][({first}) % {BLOCK}]"
-        return f"shared_{'ab'[number]}[{turn}]{place}[({second}) % {BLOCK}]"
-
-    def several_places(self, number: int) -> str:
-        """Eight threads after each other read rows of a block, which lie in different banks."""
-        _, _, lines, form = self._factor(number)
-        names = ("line", "along") if form == "k" else ("along", "line")
-        count = (self.step_length if form == "k" else lines) // BLOCK
-        first = f"{names[0]} = place % {BLOCK} + place / {BLOCK * count} * {BLOCK}"
-        return f"const unsigned {first}, {names[1]} = place / {BLOCK} % {count} * {BLOCK};"
+        row, place = (line, along) if self.k_inside(number) else (along, f"({line}) % {ROW}")
+        block = "" if self.k_inside(number) else f"[({line}) / {ROW}]"
+        inside = f"(({place}) / {VECTOR} ^ ({row}) % 8) * {VECTOR} + ({place}) % {VECTOR}"
+        return f"shared_{'ab'[number]}[{turn}]{block}[{row}][{inside}]"
 
     def multiply(self, turn: str) -> None:
-        before = self.depth
-        blocks = GROUP_ROWS // BLOCK
-        apart = [self._factor(number)[2] // BLOCK * BLOCK_BYTES for number in range(2)]
+        before, group = self.depth, f"warp / {GROUP_WARPS}"
+        places = []
+        for number, first in enumerate((group, "0")):
+            name = f"shared_{'ab'[number]}[{turn}]"
+            if self.k_inside(number):
+                places.append(f"&{name}[{first} * {GROUP_ROWS}][s]")
+            else:
+                places.append(f"{name}[{first}][s]")
         self.add("begin_groups();", "#pragma unroll")
-        self.open(f"for (int s = 0; s < {self.step_length // BLOCK}; s += {GROUP_DEPTH // BLOCK})")
-        a = f"shared_a[{turn}][s][warp / {GROUP_WARPS} * {blocks}]"
-        self.add(f"{self.instruction}(sums, {a}, {apart[0]}, shared_b[{turn}][s], {apart[1]});")
+        self.open(f"for (int s = 0; s < {self.step_length}; s += {GROUP_DEPTH})")
+        self.add(f"{self.instruction}(sums, {', '.join(places)});")
         self.close(before)
         self.add("end_groups();")
 
@@ -89,11 +90,11 @@ class GroupText(TensorText):
 
 GROUPS = """\
 #ifndef GEMEL_HOST
-/* Where a part of a factor lies in shared memory, as the instruction takes it: its address, and how
- * far blocks lie apart along k and along the lines. */
-static __device__ uint64_t place_of(const void *part, unsigned apart) {
+/* Where a part of a factor lies in shared memory, as the instruction takes it: its address, how far
+ * blocks of 64 lines lie apart, how far eight rows do, and the way in which rows are permuted. */
+static __device__ uint64_t place_of(const void *part) {
     const uint64_t address = (unsigned)__cvta_generic_to_shared(part) >> 4 & 0x3fff;
-    return address | (uint64_t)(apart >> 4) << 16 | (uint64_t)(128 >> 4) << 32;
+    return address | (uint64_t)(8192 >> 4) << 16 | (uint64_t)(1024 >> 4) << 32 | 1ull << 62;
 }
 
 /* What threads have written to shared memory is seen by the instruction. */
@@ -122,13 +123,12 @@ def instruction(name: str, kind: str, columns: int, turned: tuple[bool, bool]) -
     same = f"host::as_{kind}, {columns}, {str(turned[0]).lower()}, {str(turned[1]).lower()}"
     return f"""\
 #ifndef GEMEL_HOST
-static __device__ void {name}(float (&sums)[2][{columns // 4}], const void *a, unsigned apart_a,
-                              const void *b, unsigned apart_b) {{
+static __device__ void {name}(float (&sums)[2][{columns // 4}], const void *a, const void *b) {{
     asm volatile("{{ .reg .pred p; setp.ne.b32 p, 1, 0; "
                  "wgmma.mma_async.sync.aligned.m64n{columns}k16.f32.{kind}.{kind} "
                  "{{{places}}}, %{count}, %{count + 1}, p, 1, 1, {ways}; }}"
                  : {given}
-                 : "l"(place_of(a, apart_a)), "l"(place_of(b, apart_b)));
+                 : "l"(place_of(a)), "l"(place_of(b)));
 }}
 #else
 constexpr auto {name} = host::multiply_group<{same}>;

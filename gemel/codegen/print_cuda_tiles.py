@@ -29,16 +29,21 @@ STEPS = 4
 ROOM = 47 << 10
 COPIES = """\
 #ifndef GEMEL_HOST
-#define DYNAMIC_SHARED(name) extern __shared__ __align__(16) char name[]
+#define DYNAMIC_SHARED(name) extern __shared__ __align__(1024) char name[]
 
 /* Copies some bytes to shared memory, in the background where the GPU can; or zeros. */
 template <int bytes>
 static __device__ void copy_later(void *to, const void *from, bool there) {
 #if __CUDA_ARCH__ >= 800
+    const unsigned place = __cvta_generic_to_shared(to);
+    if (bytes == 16) {
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::
+                     "r"(place), "l"(from), "r"(there ? 16 : 0));
+        return;
+    }
     if (bytes >= 4) {
         asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;" ::
-                     "r"((unsigned)__cvta_generic_to_shared(to)), "l"(from),
-                     "n"(bytes < 4 ? 4 : bytes), "r"(there ? bytes : 0));
+                     "r"(place), "l"(from), "n"(bytes < 4 ? 4 : bytes), "r"(there ? bytes : 0));
         return;
     }
 #endif
@@ -279,6 +284,8 @@ class TileText(GridText):
             made, size = value_type(dtype), f"[{steps}]{self.shape(number)}"
             self.add(f"{made} (&shared_{name}){size} = *({made} (*){size})(parts + {begin});")
             begin += steps * self._part_bytes(number)
+            if self._at_once(number) > 1:
+                self._aligned(number)
             self.add(f"__shared__ int64_t line_{name}[{count}];")
             if self._tabled():
                 self.add(f"__shared__ int64_t along_{name}[{2 * THREADS}];")
@@ -306,13 +313,13 @@ class TileText(GridText):
 
     # --- a step along k ---------------------------------------------------------------------
 
-    def _places(self, number: int) -> None:
+    def _places(self, number: int, unrolled: bool = True) -> None:
         """Opens the loop over what a thread reads of a factor; `line` and `along` are its place in
         the tile, of several elements that of the first. Neighbours in memory are read by neighbours
         among the threads."""
         _, _, lines, form = self._factor(number)
         step, at_once = self.step_length, self._at_once(number)
-        self.add("#pragma unroll")
+        self.add("#pragma unroll" if unrolled else "#pragma unroll 1")
         self.open(f"for (int e = 0; e < {self._count(number)}; ++e)")
         self.add(f"const unsigned place = thread + e * {THREADS};")
         if at_once > 1:
@@ -383,45 +390,60 @@ class TileText(GridText):
         self.add(f"const unsigned left = end - {first} < {step} ? end - {first} : {step};")
         for number in range(2):
             inside = self.depth
-            self._places(number)
-            if self._copied(number):
-                self._copy(number, first, turn)
+            if self._at_once(number) > 1:
+                self.open(f"if (aligned_{'ab'[number]})")
+                self._places(number)
+                self._copy(number, first, turn, VECTOR)
+                self.close(inside)
+                self.open("else")
+                self._places(number, unrolled=False)
+                self._copy_apart(number, first, turn)
             else:
-                self._compute(number, first)
+                self._places(number)
+                if self._copied(number):
+                    _, dtype, _, _ = self._factor(number)
+                    self._copy(number, first, turn, dtype.itemsize)
+                else:
+                    self._compute(number, first)
             self.close(inside)
         self.close(before)
 
-    def _copy(self, number: int, first: str, turn: str) -> None:
-        """Begins to copy elements to shared memory: 16 bytes at once if all of them are there, lie
-        side by side, and the address allows it."""
-        name, dtype, _, form = self._factor(number)
-        at_once, made, size = self._at_once(number), value_type(dtype), dtype.itemsize
+    def _aligned(self, number: int) -> None:
+        """Declares whether all of a factor can be copied 16 bytes at a time: neighbours lie side by
+        side, lines consist of whole vectors, and addresses allow it."""
+        name, _, _, form = self._factor(number)
+        at_once = self._at_once(number)
+        axis = self._inner[0] if form == "k" else self._axes(number)[0]
+        dimensions = (*range(ROWS), *self._axes(number), *self._inner)
+        counts = [self._stride(number, d) for d in dimensions if d != axis]
+        whole = " | ".join((*counts, self.extent(axis)))
+        self.add(
+            f"const bool aligned_{name} = {self._stride(number, axis)} == 1 && "
+            f"(({whole}) & {at_once - 1}) == 0 && (uint64_t){self.array(number)} % {VECTOR} == 0;"
+        )
+
+    def _copy(self, number: int, first: str, turn: str, size: int) -> None:
+        """Begins to copy some bytes to shared memory."""
+        name, _, _, _ = self._factor(number)
         place = f"{self.array(number)} + {self._offset_of(number, first)}"
-        self.add(f"const {made} *const from = {place};")
-        if at_once == 1:
-            to = self.in_shared(number, turn, "along", "line")
-            there = f"along < left && line < lines_{name}"
-            self.add(f"copy_later<{size}>(&{to}, from, {there});")
-            return
+        to = self.in_shared(number, turn, "along", "line")
+        self.add(f"copy_later<{size}>(&{to}, {place}, along < left && line < lines_{name});")
+
+    def _copy_apart(self, number: int, first: str, turn: str) -> None:
+        """Copies elements one by one."""
+        name, dtype, _, form = self._factor(number)
+        at_once, made = self._at_once(number), value_type(dtype)
         along, line = ("along + i", "line") if form == "k" else ("along", "line + i")
         axis = self._inner[0] if form == "k" else self._axes(number)[0]
-        stride, there = self._stride(number, axis), f"{along} < left && {line} < lines_{name}"
-        self.add(f"const int i = {at_once - 1};")
-        self.open(f"if ({there} && {stride} == 1 && (uint64_t)from % {VECTOR} == 0)")
-        to = self.in_shared(number, turn, "along", "line")
-        self.add(f"copy_later<{VECTOR}>(&{to}, from, true);", "continue;")
-        self.close(self.depth - 1)
-        if size < 4:
-            self.add(f"{made} few[{at_once}] = {{}};")
+        place = f"{self.array(number)} + {self._offset_of(number, first)}"
+        self.add(f"const {made} *const from = {place};", f"{made} few[{at_once}] = {{}};")
         self.add("#pragma unroll")
         self.open(f"for (int i = 0; i < {at_once}; ++i)")
-        if size < 4:
-            self.add(f"if ({there}) few[i] = from[i * {stride}];")
-            self.close(self.depth - 1)
-            self.add(f"memcpy(&{to}, few, {VECTOR});")
-            return
-        to = self.in_shared(number, turn, along, line)
-        self.add(f"copy_later<{size}>(&{to}, from + i * {stride}, {there});")
+        there = f"{along} < left && {line} < lines_{name}"
+        self.add(f"if ({there}) few[i] = from[i * {self._stride(number, axis)}];")
+        self.close(self.depth - 1)
+        to = self.in_shared(number, turn, "along", "line")
+        self.add(f"memcpy(&{to}, few, {VECTOR});")
 
     def _compute(self, number: int, first: str) -> None:
         """Computes an element from what is read."""

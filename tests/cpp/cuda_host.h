@@ -145,7 +145,7 @@ Value atomicAdd(Value* place, Value value) {
 #define DYNAMIC_SHARED(name) static char* const name = host::dynamic
 namespace host {
 
-alignas(16) static char dynamic[256 << 10];
+alignas(1024) static char dynamic[256 << 10];
 
 }  // namespace host
 
@@ -245,28 +245,30 @@ void read_matrices(uint32_t (&four)[4], const void* row) {
   __syncthreads();
 }
 
-// What groups of four warps do: 64 rows and some columns, whose factors lie in shared memory in blocks
-// of 8 x 8 (PTX manual, wgmma); `apart`: the bytes between blocks along k. A block is turned if its
-// rows run along k.
+// What groups of four warps do: 64 rows and some columns, whose factors lie in shared memory in rows
+// of 128 bytes, along k or (turned) along 64 lines, whose vectors are permuted (PTX manual, wgmma).
 namespace host {
 
+constexpr unsigned kRow = 128, kEightRows = 8 * kRow, kBlock = 8 * kEightRows;
+
 template <bool turned>
-uint32_t of_block(const void* part, unsigned apart, unsigned line, unsigned k) {
-  const auto* block = static_cast<const uint16_t*>(part) + k / 8 * apart / 2 + line / 8 * 64;
-  return turned ? block[k % 8 * 8 + line % 8] : block[line % 8 * 8 + k % 8];
+uint32_t of_part(const void* part, unsigned line, unsigned k) {
+  const unsigned far = turned ? line / 64 * kBlock + k * kRow + line % 64 * 2 : line * kRow + k * 2;
+  auto address = reinterpret_cast<uintptr_t>(part) + far;
+  address ^= address / kRow % 8 * 16;
+  return *reinterpret_cast<const uint16_t*>(address);
 }
 
 template <float (*as_float)(uint32_t), unsigned columns, bool turned_a, bool turned_b>
-void multiply_group(float (&sums)[2][columns / 4], const void* a, unsigned apart_a, const void* b,
-                    unsigned apart_b) {
+void multiply_group(float (&sums)[2][columns / 4], const void* a, const void* b) {
   const unsigned thread = threadIdx.x % 128;
   for (unsigned i = 0; i < 2; ++i) {
     const unsigned row = thread / 32 * 16 + thread % 32 / 4 + 8 * i;
     for (unsigned k = 0; k < 16; ++k) {
-      const float left = as_float(of_block<turned_a>(a, apart_a, row, k));
+      const float left = as_float(of_part<turned_a>(a, row, k));
       for (unsigned j = 0; j < columns / 4; ++j) {
         const unsigned column = j / 2 * 8 + thread % 4 * 2 + j % 2;
-        sums[i][j] += left * as_float(of_block<turned_b>(b, apart_b, column, k));
+        sums[i][j] += left * as_float(of_part<turned_b>(b, column, k));
       }
     }
   }
