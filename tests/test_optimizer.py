@@ -258,7 +258,7 @@ def test_what_an_updater_cannot_update():
     for weight, grad in ((numpy.ones(2), np.ones(2)), (np.ones(2), numpy.ones(2))):
         with pytest.raises(OperandError, match=r"Updater: the (weight|gradient) is a"):
             update(0, grad, weight)
-    with pytest.raises(DeviceError, match=r"gradient is on cpu\(0\), the weight on cpu\(1\)"):
+    with pytest.raises(DeviceError, match=r"gradient is on .*, the weight on cpu\(1\)"):
         update(0, np.ones(2), np.ones(2, device=cpu(1)))
     two = [np.ones(2), np.ones(2)]
     for other in (numpy.ones(2), np.ones(2, device=cpu(1))):

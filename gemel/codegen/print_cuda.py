@@ -136,7 +136,7 @@ class GridText(SharedText):
             "    char *scratch;",
             "    unsigned int *counters;",
             "    volatile int32_t *status;",
-            "    int32_t across, along;",
+            "    int32_t across, along, shift;",
             "};",
             "",
             f"/* {told}\n */",
@@ -215,10 +215,13 @@ class GridText(SharedText):
             "const int across = given.across, along = given.along;",
             "const int thread = threadIdx.x;",
         )
-        near = self.program.vectors_along == INNER
-        row = "thread / along" if near else "thread % across"
-        lane = "thread % along" if near else "thread / across"
-        self.add(f"const int row = {row}, lane = {lane};")
+        # Both numbers are powers of two.
+        if not self.program.inner:
+            self.add("const int row = thread;")
+        elif self.program.vectors_along == INNER:
+            self.add("const int row = thread >> given.shift, lane = thread & along - 1;")
+        else:
+            self.add("const int row = thread & across - 1, lane = thread >> given.shift;")
         if self.cooperates:
             self.add(f"__shared__ uint64_t shared[{2 * THREADS}];")
         outer = [self.extent(d) for d in range(self.program.outer)]

@@ -280,13 +280,12 @@ class TileText(GridText):
         self.add("DYNAMIC_SHARED(parts);")
         begin = 0
         for number in range(2):
-            name, dtype, count, _ = self._factor(number)
+            name, dtype, _, _ = self._factor(number)
             made, size = value_type(dtype), f"[{steps}]{self.shape(number)}"
             self.add(f"{made} (&shared_{name}){size} = *({made} (*){size})(parts + {begin});")
             begin += steps * self._part_bytes(number)
             if self._at_once(number) > 1:
                 self._aligned(number)
-            self.add(f"__shared__ int64_t line_{name}[{count}];")
             if self._tabled():
                 self.add(f"__shared__ int64_t along_{name}[{2 * THREADS}];")
             if not self._copied(number):
@@ -340,7 +339,8 @@ class TileText(GridText):
         return f"const unsigned line = place % {count} * {at_once}, along = place / {count};"
 
     def _lines(self, number: int) -> None:
-        """Finds where the lines of a factor are, a thread for each, and how many there are."""
+        """Finds how many lines of a factor there are, and where the first is; or if they follow
+        each other along several axes, where each is, a thread for each."""
         name, _, lines, _ = self._factor(number)
         corner, extent = (("row0", "m"), ("column0", "n"))[number]
         axes, before = self._axes(number), self.depth
@@ -348,6 +348,11 @@ class TileText(GridText):
             f"const unsigned lines_{name} = {extent} - {corner} < {lines} ? {extent} - {corner} "
             f": {lines};"
         )
+        if len(axes) == 1:
+            batch, stride = self._distance(number, range(ROWS)), self._stride(number, axes[0])
+            self.add(f"const int64_t start_{name} = {batch} + {corner} * {stride};")
+            return
+        self.add(f"__shared__ int64_t line_{name}[{lines}];")
         self.open(f"for (unsigned line = thread; line < {lines}; line += {THREADS})")
         self.add(f"int64_t outside = {corner} + line;")
         self.coordinates(axes, "outside")
@@ -376,11 +381,14 @@ class TileText(GridText):
 
     def _offset_of(self, number: int, first: str) -> str:
         """How far what a thread reads is from the factor's start."""
-        name = "ab"[number]
+        name, axes = "ab"[number], self._axes(number)
+        line = f"line_{name}[line]"
+        if len(axes) == 1:
+            line = f"start_{name} + line * {self._stride(number, axes[0])}"
         if self._tabled():
             inside = f"({first} - begin + along) % {2 * THREADS}"
-            return f"line_{name}[line] + along_{name}[{inside}]"
-        return f"line_{name}[line] + ({first} + along) * {self._stride(number, self._inner[0])}"
+            return f"{line} + along_{name}[{inside}]"
+        return f"{line} + ({first} + along) * {self._stride(number, self._inner[0])}"
 
     def _read(self, first: str, turn: str) -> None:
         """Reads a thread's elements of both factors in the step from `first`: begins to copy them,

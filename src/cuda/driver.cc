@@ -44,6 +44,7 @@ bool find_all(void* library, Driver* driver) {
          find(library, "cuModuleUnload", &driver->unload) &&
          find(library, "cuModuleGetFunction", &driver->find) &&
          find(library, "cuFuncSetAttribute", &driver->set_attribute) &&
+         find(library, "cuOccupancyMaxActiveBlocksPerMultiprocessor", &driver->resident_blocks) &&
          find(library, "cuLaunchKernel", &driver->launch);
 }
 

@@ -78,6 +78,7 @@ struct Driver {
   Result (*unload)(Module);
   Result (*find)(Function*, Module, const char* name);
   Result (*set_attribute)(Function, int attribute, int value);
+  Result (*resident_blocks)(int*, Function, int threads, size_t shared_bytes);
   Result (*launch)(Function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared_bytes, Stream,
                    void** parameters, void** extra);

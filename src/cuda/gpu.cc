@@ -209,6 +209,7 @@ struct Surroundings {
   volatile int32_t* status;
   int32_t across;
   int32_t along;
+  int32_t shift;
 };
 
 int32_t Gpu::launch(const KernelCall& call) {
@@ -219,22 +220,23 @@ int32_t Gpu::launch(const KernelCall& call) {
   const Form& form = kernel->form;
   const size_t room = sizeof(void*) * static_cast<size_t>(form.buffers + form.integers);
   if (room + sizeof(Surroundings) > kMostArguments) return kTooMany;
-  const Grid grid = grid_of(form, call.integers, multiprocessors_, kScratchBytes);
-  if (grid.x == 0) return 0;
   Result result = kSuccess;
-  const Function function = kernel->on(gpu_, &result);
-  if (function == nullptr) return -result;
+  const Loaded* const loaded = kernel->on(gpu_, &result);
+  if (loaded == nullptr) return -result;
+  const Grid grid = grid_of(form, call.integers, multiprocessors_, loaded->resident, kScratchBytes);
+  if (grid.x == 0) return 0;
   alignas(8) char arguments[kMostArguments];
   const size_t buffer_bytes = sizeof(void*) * static_cast<size_t>(form.buffers);
   std::memcpy(arguments, call.buffers, buffer_bytes);
   std::memcpy(arguments + buffer_bytes, call.integers, room - buffer_bytes);
-  const Surroundings around{scratch_, scratch_ + kScratchBytes, status_, grid.across, grid.along};
+  const Surroundings around{scratch_,  scratch_ + kScratchBytes, status_, grid.across, grid.along,
+                            grid.shift};
   std::memcpy(arguments + room, &around, sizeof around);
   size_t size = room + sizeof around;
   void* extra[] = {kBufferPointer, arguments, kBufferSize, &size, kEnd};
-  result = driver_.launch(function, static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), 1,
-                          static_cast<unsigned>(grid.threads), 1, 1,
-                          static_cast<unsigned>(form.shared), kernels_, nullptr, extra);
+  result = driver_.launch(loaded->function, static_cast<unsigned>(grid.x),
+                          static_cast<unsigned>(grid.y), 1, static_cast<unsigned>(grid.threads), 1,
+                          1, static_cast<unsigned>(form.shared), kernels_, nullptr, extra);
   if (result != kSuccess) return -result;
   if (!form.checks) return 0;
   // Only after the kernel is known whether an index was out of range.

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdint>
 
@@ -34,7 +35,9 @@ struct Grid {
   int64_t x = 0, y = 1;  // blocks; x is 0 if there is nothing to do
   int32_t threads = 1;   // of a block
   int32_t across = 1;    // threads of a block that have different outer positions,
-  int32_t along = 1;     // and threads that share an outer position: a power of two
+  int32_t along = 1;     // and threads that share an outer position: both are powers of two
+  int32_t shift = 0;     // by so many bits the number of a thread is divided by the second if
+                      // neighbours in memory are neighbours along the inner loops, else the first
 };
 
 constexpr int32_t kThreads = 256;
@@ -49,11 +52,10 @@ constexpr int32_t kLine = 32;
 constexpr int64_t kSideBySide = 4;
 // Blocks for each multiprocessor: enough to keep it busy.
 constexpr int64_t kBlocks = 8;
-// The same for tiles, which leave room for fewer.
-constexpr int64_t kTilesAtOnce = 2;
 // Steps of k in which a tile takes as long as adding the sums of a tile to others.
 constexpr double kAddedWhileMultiplying = 10;
-constexpr int64_t kMostBlocks = 2147483647;
+// If there are more blocks than fit on the GPU so many times, each does more: its begin takes time.
+constexpr int64_t kTurns = 4;
 constexpr int64_t kMostParts = 1024;
 
 // The side of such a square, and the fewest rows and columns for which it pays.
@@ -68,8 +70,8 @@ inline int64_t product_of(const int64_t* extents, int32_t count) {
 
 inline int64_t divided_up(int64_t value, int64_t by) { return (value + by - 1) / by; }
 
-// Threads for `length` inner positions of each outer one: a power of two from kLine to kThreads. The
-// more there are, the longer they take to combine what they have found.
+// Threads for `length` inner positions of each outer one: a power of two from kLine to kThreads.
+// The more there are, the longer they take to combine what they have found.
 inline int32_t threads_along(int64_t length, int64_t positions, int multiprocessors) {
   const int64_t busy = kBlocks * kThreads * multiprocessors;
   int32_t threads = kLine;
@@ -80,15 +82,14 @@ inline int32_t threads_along(int64_t length, int64_t positions, int multiprocess
   return threads;
 }
 
-// If there are few tiles, several blocks share the k of each.
-inline Grid grid_of_tiles(const Form& form, const int64_t* extents, int multiprocessors,
-                          int64_t scratch) {
+// If there are fewer tiles than blocks fit on the GPU, several blocks share the k of each.
+inline Grid grid_of_tiles(const Form& form, const int64_t* extents, int blocks, int64_t scratch) {
   Grid grid;
   grid.threads = form.threads;
   grid.x = extents[0] * extents[1] * divided_up(extents[2], form.rows) *
            divided_up(product_of(extents + 3, form.outer - 3), form.columns);
   if (grid.x == 0) return grid;
-  const int64_t wanted = kTilesAtOnce * multiprocessors / grid.x;
+  const int64_t wanted = blocks / grid.x;
   // The last block adds the sums of all others, which takes as long as the rest if their number
   // grows with the root of k.
   const auto k = static_cast<double>(product_of(extents + form.outer, form.inner));
@@ -108,11 +109,12 @@ inline Grid grid_of_squares(const Form& form, const int64_t* extents) {
   return grid;
 }
 
-// `scratch` is the number of bytes there are for partial results.
-inline Grid grid_of(const Form& form, const int64_t* extents, int multiprocessors,
+// `resident`: how many blocks of the kernel fit on a multiprocessor. `scratch`: the bytes there are
+// for partial results.
+inline Grid grid_of(const Form& form, const int64_t* extents, int multiprocessors, int resident,
                     int64_t scratch) {
   if (form.rows > 0) {
-    return grid_of_tiles(form, extents, multiprocessors, scratch);
+    return grid_of_tiles(form, extents, resident * multiprocessors, scratch);
   }
   Grid grid;
   const int64_t positions = product_of(extents, form.outer);
@@ -136,7 +138,8 @@ inline Grid grid_of(const Form& form, const int64_t* extents, int multiprocessor
   grid.across = kThreads / grid.along;
   const int64_t at_once = grid.across * (form.inner == 0 ? kSideBySide : 1);
   const int64_t blocks = divided_up(positions, at_once);
-  grid.x = std::min(blocks, kMostBlocks);
+  grid.x = std::min(blocks, kTurns * resident * multiprocessors);
+  grid.shift = std::countr_zero(static_cast<uint32_t>(form.along_inner ? grid.along : grid.across));
   if (form.partial_bytes == 0 || grid.along == 1 || blocks >= busy) return grid;
   const int64_t worthwhile = length / (grid.along * kPerThread);
   const int64_t room = scratch / (form.partial_bytes * blocks * grid.across);

@@ -1,5 +1,6 @@
 #include "cuda/kernel.h"
 
+#include <algorithm>
 #include <cstring>
 #include <stdexcept>
 
@@ -36,20 +37,26 @@ Kernel::~Kernel() {
   }
 }
 
-Function Kernel::on(int gpu, Result* error) {
-  Function found = functions_[gpu].load(std::memory_order_acquire);
-  if (found != nullptr) return found;
+const Loaded* Kernel::on(int gpu, Result* error) {
+  Loaded& loaded = loaded_[gpu];
+  if (ready_[gpu].load(std::memory_order_acquire)) return &loaded;
   std::lock_guard<std::mutex> guard(mutex_);
   const Driver& driver = *Driver::get();
+  const int threads = form.threads > 0 ? form.threads : kThreads;
   *error = kSuccess;
   if (modules_[gpu] == nullptr) *error = driver.load(&modules_[gpu], code_.data());
-  if (*error == kSuccess) *error = driver.find(&found, modules_[gpu], "kernel");
+  if (*error == kSuccess) *error = driver.find(&loaded.function, modules_[gpu], "kernel");
   if (*error == kSuccess && form.shared > 0) {
-    *error = driver.set_attribute(found, kMostSharedBytes, form.shared);
+    *error = driver.set_attribute(loaded.function, kMostSharedBytes, form.shared);
+  }
+  if (*error == kSuccess) {
+    *error = driver.resident_blocks(&loaded.resident, loaded.function, threads,
+                                    static_cast<size_t>(form.shared));
   }
   if (*error != kSuccess) return nullptr;
-  functions_[gpu].store(found, std::memory_order_release);
-  return found;
+  loaded.resident = std::max(loaded.resident, 1);
+  ready_[gpu].store(true, std::memory_order_release);
+  return &loaded;
 }
 
 }  // namespace gemel::cuda

@@ -14,6 +14,12 @@
 
 namespace gemel::cuda {
 
+// A kernel on one GPU: what the driver launches, and how many blocks fit on a multiprocessor.
+struct Loaded {
+  Function function = nullptr;
+  int resident = 1;
+};
+
 class Kernel {
  public:
   // From a Form and the machine code that follows it. Throws std::runtime_error for other bytes.
@@ -25,9 +31,9 @@ class Kernel {
   static Kernel* of(KernelFunction function);
 
   ~Kernel();
-  // The function on a GPU, whose context is current; it is loaded when it is first asked for. Null,
+  // The kernel on a GPU, whose context is current; it is loaded when it is first asked for. Null,
   // with `error` set, if that fails.
-  Function on(int gpu, Result* error);
+  const Loaded* on(int gpu, Result* error);
 
   const Form form;
 
@@ -36,7 +42,8 @@ class Kernel {
 
   const std::string code_;
   std::mutex mutex_;
-  std::atomic<Function> functions_[kMostGpus] = {};
+  std::atomic<bool> ready_[kMostGpus] = {};
+  Loaded loaded_[kMostGpus];
   Module modules_[kMostGpus] = {};
 };
 

@@ -37,7 +37,7 @@ namespace host {
 
 constexpr size_t kStackBytes = 64 << 10;
 constexpr int64_t kScratchBytes = 4 << 20;
-constexpr int kMultiprocessors = 2;
+constexpr int kMultiprocessors = 2, kResident = 2;
 
 // What a call returns if some threads of a block end while others wait for them.
 constexpr int32_t kDiverged = -1;
@@ -112,12 +112,14 @@ int32_t run(void (*kernel)(Arguments), const gemel::cuda::Form& form, void* cons
   Arguments given;
   std::memcpy(given.buffers, buffers, sizeof(void*) * form.buffers);
   std::memcpy(given.integers, integers, sizeof(int64_t) * form.integers);
-  const auto grid = gemel::cuda::grid_of(form, integers, kMultiprocessors, kScratchBytes);
+  const auto grid =
+      gemel::cuda::grid_of(form, integers, kMultiprocessors, kResident, kScratchBytes);
   given.scratch = scratch.data();
   given.counters = counters.data();
   given.status = &status;
   given.across = grid.across;
   given.along = grid.along;
+  given.shift = grid.shift;
   gridDim = {static_cast<unsigned>(grid.x), static_cast<unsigned>(grid.y), 1};
   body = [&] { kernel(given); };
   const unsigned blocks = gridDim.x * gridDim.y;
@@ -141,7 +143,8 @@ Value atomicAdd(Value* place, Value value) {
   return before;
 }
 
-// Shared memory whose size is known at the launch, and copies to it in the background: here, at once.
+// Shared memory whose size is known at the launch, and copies to it in the background: here, at
+// once.
 #define DYNAMIC_SHARED(name) static char* const name = host::dynamic
 namespace host {
 
@@ -225,8 +228,8 @@ void multiply(float& c0, float& c1, float& c2, float& c3, const uint32_t (&a)[4]
 
 }  // namespace host
 
-// Four matrices of 8 x 8 two-byte elements, of which every thread says where a row lies (PTX manual,
-// ldmatrix).
+// Four matrices of 8 x 8 two-byte elements, of which every thread says where a row lies (PTX
+// manual, ldmatrix).
 template <bool turned>
 void read_matrices(uint32_t (&four)[4], const void* row) {
   static const uint16_t* rows[gemel::cuda::kThreads];
@@ -245,8 +248,9 @@ void read_matrices(uint32_t (&four)[4], const void* row) {
   __syncthreads();
 }
 
-// What groups of four warps do: 64 rows and some columns, whose factors lie in shared memory in rows
-// of 128 bytes, along k or (turned) along 64 lines, whose vectors are permuted (PTX manual, wgmma).
+// What groups of four warps do: 64 rows and some columns, whose factors lie in shared memory in
+// rows of 128 bytes, along k or (turned) along 64 lines, whose vectors are permuted (PTX manual,
+// wgmma).
 namespace host {
 
 constexpr unsigned kRow = 128, kEightRows = 8 * kRow, kBlock = 8 * kEightRows;
