@@ -88,7 +88,7 @@ class KernelText:
 
     def open(self, line: str) -> None:
         """Adds a line that opens a brace."""
-        self.add(f"{line} {{")
+        self.add(f"{line} {{".lstrip())
         self.depth += 1
 
     def close(self, depth: int) -> None:

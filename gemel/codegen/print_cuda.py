@@ -174,12 +174,13 @@ class GridText(SharedText):
     def _points(self) -> None:
         """Some positions of this thread at a time, if there are no inner ones."""
         step = f"(int64_t)across * {SIDE_BY_SIDE}"
-        self.open(
-            f"for (int64_t first = blockIdx.x * ({step}) + {self.own('row')}; first < positions; "
-            f"first += gridDim.x * ({step}))"
-        )
         places = Places("first", "across", "positions", range(self.program.outer))
-        self.side_by_side(places, Sweep([], self.analysis.point(0, False), [], []))
+        for times in self.ways():
+            self.open(
+                f"for (int64_t first = blockIdx.x * ({step}) + {times}row; first < positions; "
+                f"first += gridDim.x * ({step}))"
+            )
+            self.side_by_side(places, Sweep([], self.analysis.point(0, False), [], []))
 
     # --- what is there ----------------------------------------------------------------------
 
@@ -260,12 +261,13 @@ class GridText(SharedText):
         for position in (*sweep.reductions, *sweep.scans):
             self.start(position)
         step = "(int64_t)along * gridDim.y" if self.cooperates else "1"
-        begin = f"{self.own('(int64_t)along * blockIdx.y + lane')}" if self.cooperates else "0"
+        number = "((int64_t)along * blockIdx.y + lane)" if self.cooperates else "0"
         self.add("const int64_t limit = there ? length : 0;" if stage == 0 else "")
-        self.open(f"for (int64_t j = {begin}; j < limit; j += {SIDE_BY_SIDE} * ({step}))")
         places = Places("j", step, "limit", range(self.program.outer, self.program.rank))
-        self.side_by_side(places, sweep)
-        self.close(before)
+        for times in self.ways():
+            begin, further = f"{times}{number}", f"{SIDE_BY_SIDE} * ({step})"
+            self.open(f"for (int64_t j = {begin}; j < limit; j += {further})")
+            self.side_by_side(places, sweep)
         if self.cooperates and sweep.reductions:
             self.open("if (along > 1)")
             self.in_block(sweep.reductions)

@@ -6,7 +6,7 @@ a call allow it: fewer instructions then move as many bytes, and find their plac
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from gemel.codegen.analysis import Sweep
@@ -32,11 +32,24 @@ static __device__ int64_t split(int64_t &rest, int64_t extent) {
     return part;
 }
 
-/* Neighbours in memory, which a thread reads or writes together. */
+/* Neighbours in memory, which a thread reads or writes together if they lie on whole vectors. */
 template <typename Value>
 struct alignas(sizeof(Value) < 4 ? 4 * sizeof(Value) : 16) Side {
     Value at[4];
 };
+template <typename Value>
+static __device__ Side<Value> read_side(const Value *from, bool aligned) {
+    if (aligned) return *(const Side<Value> *)from;
+    Side<Value> side;
+    for (int i = 0; i < 4; ++i) side.at[i] = from[i];
+    return side;
+}
+template <typename Value>
+static __device__ void write_side(Value *to, const Side<Value> &side, bool aligned) {
+    if (aligned) *(Side<Value> *)to = side;
+    else
+        for (int i = 0; i < 4; ++i) to[i] = side.at[i];
+}
 """
 
 
@@ -62,7 +75,9 @@ class Move(NamedTuple):
 class PlacesText(KernelText):
     """A program as a kernel whose threads compute several positions at a time."""
 
-    #: The writes whose elements are being left for `_write_neighbours`.
+    #: Whether the positions of a thread are neighbours, in the text that is being written; and the
+    #: writes whose elements are left for `_write_neighbours`.
+    wide = False
     late: Sequence[Move] = ()
 
     def coordinates(self, dimensions: Sequence[int], rest: str = "rest") -> None:
@@ -115,25 +130,36 @@ class PlacesText(KernelText):
 
     def neighbours(self) -> None:
         """Declares `wide`: whether four positions of a thread are neighbours, in one line of every
-        array that is read or written contiguously, at addresses of whole vectors."""
+        array; and for those that are read or written contiguously, whether all lines begin at
+        addresses of whole vectors."""
         program = self.program
         if not self.has_neighbours:
             return
-        numbers = sorted({move.operand for move in self._moved() if self._contiguous(move)})
-        counts = [self.extent(program.vector_dimension)]
-        for number in numbers:
-            for d in range(program.rank):
-                if program.known_stride(number, d) is None:
-                    counts.append(self.integer(f"stride{number}_{d}", program.stride_at(number, d)))
-        asked = [f"(({' | '.join(counts)}) & {SIDE_BY_SIDE - 1}) == 0"]
-        for number in numbers:
+        last = self.extent(program.vector_dimension)
+        self.add(f"const bool wide = {last} % {SIDE_BY_SIDE} == 0;")
+        for number in sorted({move.operand for move in self._moved() if self._contiguous(move)}):
             size = min(VECTOR, SIDE_BY_SIDE * program.operands[number].dtype.itemsize)
-            asked.append(f"(uint64_t){self.array(number)} % {size} == 0")
-        self.add(f"const bool wide = {' && '.join(asked)};")
+            strides = [
+                self.integer(f"stride{number}_{d}", program.stride_at(number, d))
+                for d in range(program.rank)
+                if program.known_stride(number, d) is None
+            ]
+            whole = f"(uint64_t){self.array(number)} % {size} == 0"
+            if strides:
+                whole += f" && ({' | '.join(strides)}) % {SIDE_BY_SIDE} == 0"
+            self.add(f"const bool aligned{number} = {whole};")
 
-    def own(self, number: str) -> str:
-        """The first of a thread's positions, from its number."""
-        return f"({number}) * (wide ? {SIDE_BY_SIDE} : 1)" if self.has_neighbours else number
+    def ways(self) -> Iterator[str]:
+        """Writes something twice, for positions that are neighbours and for others, if they may be
+        neighbours: the factor of a thread's number for its first position."""
+        before = self.depth
+        for wide in (True, False) if self.has_neighbours else (False,):
+            self.wide = wide
+            if self.has_neighbours:
+                self.open("if (wide)" if wide else "else")
+            yield f"{SIDE_BY_SIDE} * " if wide else ""
+            self.close(before)
+        self.wide = False
 
     # --- several positions --------------------------------------------------------------------
 
@@ -150,11 +176,12 @@ class PlacesText(KernelText):
         for move in early:
             made = value_type(self.program.code[move.value].dtype)
             self.add(f"{made} early{move.value}[{SIDE_BY_SIDE}];")
-        if self.has_neighbours:
+        if self.wide:
             self.late = [move for move in (*late, *spilled) if self._contiguous(move)]
             self._read_neighbours(places, early)
-        if early:
-            self._read_each(places, early)
+        apart = [m for m in early if not (self.wide and (self._contiguous(m) or self._same(m)))]
+        if apart:
+            self._read_each(places, apart)
         self._each_of(places)
         for move in early:
             made = value_type(self.program.code[move.value].dtype)
@@ -167,24 +194,26 @@ class PlacesText(KernelText):
             self.join(position)
         self.close(before)
         if self.late:
-            self._write_neighbours()
+            self._write_neighbours(places)
         self.late = ()
 
     def _read_neighbours(self, places: Places, early: list[Move]) -> None:
         """Finds the first of four neighbours, and reads what lies side by side, or is the same for
         all."""
         before = self.depth
-        self.add(f"int64_t {', '.join(f'first{d} = 0' for d in places.dimensions)};")
+        self.add(f"int64_t {', '.join(f'first{d}' for d in places.dimensions)};")
         self.add(*(f"{self._side(move)} late{move.position};" for move in self.late))
-        self.open("if (wide)")
+        self.open("")
         self.add(f"int64_t rest = {places.first};")
         self.add(*(f"first{d} = {found};" for d, found in self._split(places.dimensions, "rest")))
         self.add(*(f"const int64_t i{d} = first{d};" for d in places.dimensions))
         for move in early:
             name, at = f"read{move.value}", ""
             if self._contiguous(move):
-                made, at = self._side(move), ".at[u]"
-                self.add(f"const {made} {name} = *(const {made} *)&{self._at(move)};")
+                at = ".at[u]"
+                self.add(
+                    f"const auto {name} = read_side(&{self._at(move)}, aligned{move.operand});"
+                )
             elif self._same(move):
                 self.add(f"const auto {name} = {self._at(move)};")
             else:
@@ -198,58 +227,41 @@ class PlacesText(KernelText):
         """How to make a value of the byte that a bool is in memory."""
         return " != 0" if self.program.operands[move.operand].dtype.kind == "b" else ""
 
-    def _read_each(self, places: Places, early: list[Move]) -> None:
-        """Reads what has not been read by `_read_neighbours`, one element at a time."""
+    def _read_each(self, places: Places, moves: list[Move]) -> None:
+        """Reads one element at a time."""
         before = self.depth
-        apart = [move for move in early if not (self._contiguous(move) or self._same(move))]
-        if self.has_neighbours and not apart:
-            self.open("if (!wide)")
         self._each_of(places)
-        for move in early:
-            known = self.has_neighbours and apart and move not in apart
-            value = f"{self._at(move)}{self._truth(move)}"
-            self.add(f"{'if (!wide) ' if known else ''}early{move.value}[u] = {value};")
+        for move in moves:
+            self.add(f"early{move.value}[u] = {self._at(move)}{self._truth(move)};")
         self.close(before)
 
     def _write(self, move: Move) -> None:
         """Writes an element, or leaves it for `_write_neighbours`."""
-        value = self.values.of(move.value)
-        if move in self.late:
-            self.add(f"if (wide) late{move.position}.at[u] = {value};")
-        self.add(f"{'else ' if move in self.late else ''}{self._at(move)} = {value};")
+        to = f"late{move.position}.at[u]" if move in self.late else self._at(move)
+        self.add(f"{to} = {self.values.of(move.value)};")
 
-    def _write_neighbours(self) -> None:
+    def _write_neighbours(self, places: Places) -> None:
         """Writes what the instructions have left."""
         before = self.depth
-        self.open("if (wide)")
-        self.add(*(f"const int64_t i{d} = first{d};" for d in self._looped()))
+        self.open("")
+        self.add(*(f"const int64_t i{d} = first{d};" for d in places.dimensions))
         for move in self.late:
-            self.add(f"*({self._side(move)} *)&{self._at(move)} = late{move.position};")
+            place = f"&{self._at(move)}"
+            self.add(f"write_side({place}, late{move.position}, aligned{move.operand});")
         self.close(before)
-
-    def _looped(self) -> range:
-        """The dimensions along which a thread's positions follow each other."""
-        first = self.program.outer if self.program.inner else 0
-        return range(first, self.program.rank)
 
     def _each_of(self, places: Places) -> None:
         """Opens the loop over some places, with the positions along their dimensions."""
         self.add("#pragma unroll")
         self.open(f"for (int u = 0; u < {SIDE_BY_SIDE}; ++u)")
-        if not self.has_neighbours:
-            self.add(f"int64_t place = {places.first} + u * ({places.step});")
-            self.add(f"if (place >= {places.limit}) continue;")
-            self.coordinates(places.dimensions, "place")
+        if self.wide:
+            *others, last = places.dimensions
+            self.add(*(f"const int64_t i{d} = first{d};" for d in others))
+            self.add(f"const int64_t i{last} = first{last} + u;")
             return
-        self.add(f"int64_t place = {places.first} + u * (wide ? 1 : {places.step});")
+        self.add(f"int64_t place = {places.first} + u * ({places.step});")
         self.add(f"if (place >= {places.limit}) continue;")
-        last = places.dimensions[-1]
-        self.add(
-            *(f"int64_t i{d} = first{d}{' + u' if d == last else ''};" for d in places.dimensions)
-        )
-        self.open("if (!wide)")
-        self.add(*(f"i{d} = {found};" for d, found in self._split(places.dimensions, "place")))
-        self.close(self.depth - 1)
+        self.coordinates(places.dimensions, "place")
 
     def step(self, position: int) -> None:
         left = [move for move in self.late if move.position == position != move.value]

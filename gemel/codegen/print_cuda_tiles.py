@@ -312,14 +312,14 @@ class TileText(GridText):
 
     # --- a step along k ---------------------------------------------------------------------
 
-    def _places(self, number: int, unrolled: bool = True) -> None:
+    def _places(self, number: int, unrolled: bool = True, count: int = 0) -> None:
         """Opens the loop over what a thread reads of a factor; `line` and `along` are its place in
         the tile, of several elements that of the first. Neighbours in memory are read by neighbours
         among the threads."""
         _, _, lines, form = self._factor(number)
         step, at_once = self.step_length, self._at_once(number)
         self.add("#pragma unroll" if unrolled else "#pragma unroll 1")
-        self.open(f"for (int e = 0; e < {self._count(number)}; ++e)")
+        self.open(f"for (int e = 0; e < {count or self._count(number)}; ++e)")
         self.add(f"const unsigned place = thread + e * {THREADS};")
         if at_once > 1:
             self.add(self.several_places(number))
@@ -351,6 +351,8 @@ class TileText(GridText):
         if len(axes) == 1:
             batch, stride = self._distance(number, range(ROWS)), self._stride(number, axes[0])
             self.add(f"const int64_t start_{name} = {batch} + {corner} * {stride};")
+            if self._regular(number):
+                self._first_place(number)
             return
         self.add(f"__shared__ int64_t line_{name}[{lines}];")
         self.open(f"for (unsigned line = thread; line < {lines}; line += {THREADS})")
@@ -358,6 +360,28 @@ class TileText(GridText):
         self.coordinates(axes, "outside")
         self.add(f"line_{name}[line] = {self._distance(number, (*range(ROWS), *axes))};")
         self.close(before)
+
+    def _regular(self, number: int) -> bool:
+        """Whether what a thread copies of a factor lies at regular distances."""
+        return len(self._axes(number)) == 1 and not self._tabled() and self._copied(number)
+
+    def _first_place(self, number: int) -> None:
+        """Declares where the first lies of what a thread copies in a step, and the distance."""
+        name, dtype, lines, form = self._factor(number)
+        before, at_once = self.depth, self._at_once(number)
+        line, along = (
+            self._stride(number, self._axes(number)[0]),
+            self._stride(number, self._inner[0]),
+        )
+        self.add(f"const {value_type(dtype)} *from_{name};")
+        self._places(number, count=1)
+        place = f"start_{name} + line * {line} + along * {along}"
+        self.add(f"from_{name} = {self.array(number)} + {place};")
+        self.close(before)
+        apart = (self.step_length if form == "k" else lines) // at_once
+        self.add(
+            f"const int64_t jump_{name} = {THREADS // apart} * {line if form == 'k' else along};"
+        )
 
     def _along_k(self, first: str) -> None:
         """Finds where the elements from `first` on are along k, one for each thread: those of many
@@ -386,8 +410,7 @@ class TileText(GridText):
         if len(axes) == 1:
             line = f"start_{name} + line * {self._stride(number, axes[0])}"
         if self._tabled():
-            inside = f"({first} - begin + along) % {2 * THREADS}"
-            return f"{line} + along_{name}[{inside}]"
+            return f"{line} + along_{name}[ring + along]"
         return f"{line} + ({first} + along) * {self._stride(number, self._inner[0])}"
 
     def _read(self, first: str, turn: str) -> None:
@@ -396,6 +419,8 @@ class TileText(GridText):
         step, before = self.step_length, self.depth
         self.open(f"if ({first} < end)")
         self.add(f"const unsigned left = end - {first} < {step} ? end - {first} : {step};")
+        if self._tabled():
+            self.add(f"const unsigned ring = ({first} - begin) % {2 * THREADS};")
         for number in range(2):
             inside = self.depth
             if self._at_once(number) > 1:
@@ -434,6 +459,9 @@ class TileText(GridText):
         """Begins to copy some bytes to shared memory."""
         name, _, _, _ = self._factor(number)
         place = f"{self.array(number)} + {self._offset_of(number, first)}"
+        if self._regular(number):
+            stride = self._stride(number, self._inner[0])
+            place = f"from_{name} + ({first} * {stride} + e * jump_{name})"
         to = self.in_shared(number, turn, "along", "line")
         self.add(f"copy_later<{size}>(&{to}, {place}, along < left && line < lines_{name});")
 
