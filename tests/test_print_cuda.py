@@ -29,7 +29,7 @@ from random_kernels import (
 )
 
 from gemel import np, npx
-from gemel.codegen.product import GRID_TILES, GROUP_TILES, TENSOR_TILES, on_grid
+from gemel.codegen.grid_tiles import GRID_TILES, GROUP_TILES, TENSOR_TILES, Tile, on_grid
 from gemel.codegen.program import FUNCTIONS
 from gemel.codegen.target import cuda
 from gemel.dtype import bfloat16, float16
@@ -77,15 +77,13 @@ def test_functions_have_the_bits_of_the_machine_code(build: Any, cases: list[Cas
         agree(case, [kernel], partial(compiled, RUNNABLE[0]))
 
 
-def products_agree(
-    build: Any, several: list[Product], tile: tuple[int, int, int], **how: bool
-) -> None:
+def products_agree(build: Any, several: list[Product], tile: Tile) -> None:
     """Check products by tiles against their meaning as plain loops."""
     cases = []
     for product in several:
         (call,) = product.plain().calls
         along_k = product.lasts[0] == "k", product.lasts[1] == "k"
-        made = on_grid(call.program, along_k, tile, **how)
+        made = on_grid(call.program, along_k, tile)
         cases.append(product.plain()._replace(calls=[call._replace(program=made)]))
     kernels = build([case.calls[0].program for case in cases]) if cases else []
     for product, case, kernel in zip(several, cases, kernels, strict=True):
@@ -97,24 +95,20 @@ def products_agree(
 
 @examples(1)
 @given(several=st.lists(products(), min_size=10, max_size=10), tile=st.sampled_from(GRID_TILES))
-def test_products(build: Any, several: list[Product], tile: tuple[int, int, int]) -> None:
+def test_products(build: Any, several: list[Product], tile: Tile) -> None:
     products_agree(build, several, tile)
 
 
 @examples(1)
 @given(several=st.lists(products(), min_size=16, max_size=16), tile=st.sampled_from(TENSOR_TILES))
-def test_products_on_tensor_cores(
-    build: Any, several: list[Product], tile: tuple[int, int, int]
-) -> None:
-    products_agree(build, in_two_bytes(several), tile, tensor=True)
+def test_products_on_tensor_cores(build: Any, several: list[Product], tile: Tile) -> None:
+    products_agree(build, in_two_bytes(several), tile)
 
 
 @examples(1)
 @given(several=st.lists(products(), min_size=12, max_size=12), tile=st.sampled_from(GROUP_TILES))
-def test_products_by_groups_of_warps(
-    build: Any, several: list[Product], tile: tuple[int, int, int]
-) -> None:
-    products_agree(build, in_two_bytes(several), tile, tensor=True, groups=True)
+def test_products_by_groups_of_warps(build: Any, several: list[Product], tile: Tile) -> None:
+    products_agree(build, in_two_bytes(several), tile)
 
 
 def in_two_bytes(several: list[Product]) -> list[Product]:

@@ -11,6 +11,7 @@ from gemel.codegen.contract import ProductStep, has_pairs, steps
 from gemel.codegen.contract_plan import SCRATCH
 from gemel.codegen.contract_task import PAIRS, Task, WindowAxes, windows_pay_in_pairs
 from gemel.codegen.elements import ElementWriter
+from gemel.codegen.grid_tiles import chosen, on_grid
 from gemel.codegen.nest import Launch, Nest, Place, merged, stride_class
 from gemel.codegen.program import (
     CONTIGUOUS,
@@ -18,10 +19,8 @@ from gemel.codegen.program import (
     OUTER,
     OUTPUT,
     ROWS,
-    STRIDED,
     Operand,
     Program,
-    Schedule,
 )
 from gemel.codegen.target import Target
 from gemel.dtype import bfloat16, float16, promote
@@ -81,25 +80,6 @@ def is_only_factor(node: Node, entry: Entry) -> bool:
 
 #: The extent of a loop, and the stride of b along it.
 Loops = tuple[Any, Any]
-
-
-class Tiles(NamedTuple):
-    """Tiles of a result that a block of threads computes, and how many k it does so at a time: for
-    results with many rows and columns, few rows, few columns, and few of both."""
-
-    square: tuple[int, int, int]
-    wide: tuple[int, int, int]
-    high: tuple[int, int, int]
-    small: tuple[int, int, int]
-
-
-GRID_TILES = Tiles((128, 128, 8), (64, 256, 8), (256, 64, 8), (64, 64, 16))
-#: The same on tensor cores.
-TENSOR_TILES = Tiles((128, 128, 32), (64, 256, 32), (256, 64, 32), (64, 64, 32))
-#: The same for groups of warps: a large one, and one for fewer results.
-GROUP_TILES = (128, 256, 64), (128, 128, 64)
-#: So many of the large tiles keep a GPU busy.
-MANY_TILES = 64
 
 
 class Axes:
@@ -403,12 +383,9 @@ def _on_grid(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace)
     along_k = axes.runs(0) == "k", axes.runs(1) == "k"
     stored = {place.dtype for place in sources}
     tensor = workspace.target.tensor_cores and stored in ({float16}, {bfloat16})
-    tile = _tile(axes, TENSOR_TILES if tensor else GRID_TILES)
-    groups = tensor and workspace.target.warp_groups and tile == TENSOR_TILES.square
-    if groups:
-        large, tile = GROUP_TILES
-        tile = large if _tiles(axes, large) >= MANY_TILES else tile
-    program = on_grid(program, along_k, tile, tensor, groups)
+    sizes = product(axes.batch), axes.m, axes.n, axes.k
+    tile = chosen(*sizes, tensor, groups=tensor and workspace.target.warp_groups)
+    program = on_grid(program, along_k, tile)
     others = [place for place, *_ in nest.operands[2:] if place is not None]
     written = [each.role == OUTPUT for each in program.operands if each.role != INDEX]
     integers = [*axes.integers(n, k), *nest.extras, *[0] * len(program.scalars)]
@@ -418,41 +395,6 @@ def _on_grid(nest: Nest, axes: Axes, sources: list[Place], workspace: Workspace)
     launch = Launch(program, *given)
     launch.failure = nest.told(launch)
     return launch
-
-
-def _tile(axes: Axes, tiles: Tiles) -> tuple[int, int, int]:
-    """The tile for a result of these sizes."""
-    few = tiles.small[0]
-    if axes.m <= few:
-        large = tiles.wide
-    else:
-        large = tiles.high if axes.n <= few else tiles.square
-    return large if _tiles(axes, large) >= MANY_TILES else tiles.small
-
-
-def _tiles(axes: Axes, tile: tuple[int, int, int]) -> int:
-    """How many tiles there are."""
-    return product(axes.batch) * -(-axes.m // tile[0]) * -(-axes.n // tile[1])
-
-
-def on_grid(
-    program: Program,
-    along_k: tuple[bool, bool],
-    tile: tuple[int, int, int],
-    tensor: bool = False,
-    groups: bool = False,
-) -> Program:
-    """The loops of a product as a program for a grid of threads. `along_k`: which factors are
-    contiguous along k. `tile`: the rows and columns of a block's results, and the k of a step.
-    `tensor`: on tensor cores; `groups`: by groups of warps."""
-    rows, columns, depth = tile
-    a_form, b_form = (("m", "n")[i] if not along else "k" for i, along in enumerate(along_k))
-    schedule = Schedule("block", rows=rows, columns=columns, unroll=depth)
-    schedule = schedule._replace(tensor=tensor, groups=groups)
-    schedule = schedule._replace(a_form=a_form, b_form=b_form)
-    factors = (each._replace(stride_class=STRIDED) for each in program.operands[:2])
-    operands = (*factors, *program.operands[2:])
-    return program._replace(operands=operands, schedule=schedule.text)
 
 
 def _program(nest: Nest, axes: Axes, columns: int, depths: int) -> Program:
