@@ -232,8 +232,8 @@ class Dim(Integer):
             return int(self) == other
         return isinstance(other, WHOLE) and self._ask("==", self, other)
 
-    def __ne__(self, other: object) -> bool:
-        return not self == other
+    def __reduce__(self) -> Any:  # elsewhere it is the number that it was
+        return int, (int(self),)
 
     def __lt__(self, other: Any) -> Any:
         return self._compare("<", self, other)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import operator
+import pickle
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -331,6 +332,13 @@ def left_over() -> Left:
 
     gemel.compile(function)(np.ones(5))
     return kept[0]
+
+
+def test_an_extent_left_over_is_pickled_as_a_number() -> None:
+    left = pickle.loads(pickle.dumps({"size": left_over().extent}))
+    assert left == {"size": 5} and type(left["size"]) is int
+    extent = left_over().extent
+    assert extent != 4 and extent == 5 and extent != "a"
 
 
 @pytest.mark.parametrize(
