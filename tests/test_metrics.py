@@ -9,6 +9,7 @@ from gates import reader
 from gemel import autograd, cpu, gluon, init, metric, nd, np
 from gemel.errors import (
     ArgumentError,
+    ArrayIndexError,
     AxisError,
     OperandError,
     ShapeError,
@@ -207,7 +208,7 @@ def test_composite():
     assert made.get() == (["accuracy", "ones"], [0.5, 0.5])
     assert made.get_name_value() == [("accuracy", 0.5), ("ones", 0.5)]
     assert made.get_metric(0).get() == ("accuracy", 0.5)
-    with pytest.raises(IndexError):
+    with pytest.raises(ArrayIndexError, match="get_metric: index 2 is out of range for 2 metrics"):
         made.get_metric(2)
     made.reset()
     assert all(numpy.isnan(found) for found in made.get()[1])
@@ -426,6 +427,24 @@ def test_bad_input():
     ):
         with pytest.raises(ArgumentError, match=f"{make.__name__}: {setting} is 'a'"):
             make(**{setting: "a"})
+
+
+@pytest.mark.parametrize(
+    ("call", "said"),
+    [
+        (lambda: metric.Accuracy(axis="a"), "Accuracy: axis 'a' must be a whole number"),
+        (lambda: metric.Perplexity(axis=2.5), "Perplexity: axis 2.5 must be a whole number"),
+        (lambda: metric.MAE(output_names="softmax"), "MAE: output_names must be a list, not str"),
+        (lambda: metric.F1(label_names=5), "F1: label_names must be a list, not int 5"),
+        (lambda: metric.MSE().update_dict([1], {}), r"update_dict: \[1\] is not a dictionary"),
+        (lambda: metric.create(["mse"]).update_dict({}, 5), "5 is not a dictionary of each output"),
+        (lambda: metric.CompositeEvalMetric("acc"), "CompositeEvalMetric: metrics must be a list"),
+        (lambda: metric.create(["mse"]).get_metric("a"), "get_metric: index 'a' must be a whole"),
+    ],
+)
+def test_what_is_no_axis_name_or_position(call, said):
+    with pytest.raises(OperandError, match=said):
+        call()
 
 
 @pytest.mark.parametrize(

@@ -8,6 +8,7 @@ from gemel import autograd, np
 from gemel.device import cpu
 from gemel.errors import (
     ArgumentError,
+    ArrayIndexError,
     OperandError,
     ShapeError,
     check_class,
@@ -17,6 +18,7 @@ from gemel.errors import (
 from gemel.extent import NUMBER
 from gemel.lists import as_list
 from gemel.np import ndarray
+from gemel.spec import sequence, whole
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -88,8 +90,8 @@ class EvalMetric:
         **settings: Any,
     ) -> None:
         self.name = self.default_name if name is None else str(name)
-        self.output_names = output_names
-        self.label_names = label_names
+        self.output_names = _names_of(self, "output_names", output_names)
+        self.label_names = _names_of(self, "label_names", label_names)
         self._has_global_stats = settings.pop("has_global_stats", False)
         self._kwargs = settings
         self.reset()
@@ -171,8 +173,16 @@ class EvalMetric:
         return _zipped(*self.get_global())
 
 
+def _names_of(metric: EvalMetric, what: str, names: Any) -> list[str] | None:
+    """Names of arrays. Raises `OperandError` for what is no list; a text would be its letters."""
+    return None if names is None else list(sequence(type(metric).__name__, what, names))
+
+
 def _chosen(what: str, names: list[str] | None, given: dict[str, Any]) -> list[str]:
-    """The names of the arrays to use, by default all. Raises `UnknownNameError`."""
+    """The names of the arrays to use, by default all. Raises `OperandError` for what is no
+    dictionary, and `UnknownNameError`."""
+    if not hasattr(given, "keys"):
+        raise OperandError(f"update_dict: {given!r} is not a dictionary of each {what} by its name")
     chosen = list(names or given)
     for name in chosen:
         if name not in given:
@@ -234,7 +244,8 @@ class CompositeEvalMetric(EvalMetric):
         output_names: list[str] | None = None,
         label_names: list[str] | None = None,
     ) -> None:
-        self.metrics = [create(metric) for metric in metrics or ()]
+        given = () if metrics is None else sequence(type(self).__name__, "metrics", metrics)
+        self.metrics = [create(metric) for metric in given]
         super().__init__(name, output_names, label_names)
 
     def add(self, metric: Any) -> None:
@@ -242,8 +253,12 @@ class CompositeEvalMetric(EvalMetric):
         self.metrics.append(create(metric))
 
     def get_metric(self, index: int) -> EvalMetric:
-        """One of the metrics. Raises `IndexError`."""
-        return self.metrics[index]
+        """One of the metrics. Raises `OperandError` and `ArrayIndexError`."""
+        place, count = whole("get_metric", "index", index), len(self.metrics)
+        if not -count <= place < count:
+            raise ArrayIndexError(f"get_metric: index {place} is out of range for {count} metrics")
+        found: EvalMetric = self.metrics[place]
+        return found
 
     def update_dict(self, labels: dict[str, Any], preds: dict[str, Any]) -> None:
         """`update_dict` of each."""

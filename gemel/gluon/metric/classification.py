@@ -17,7 +17,7 @@ from gemel.gluon.metric.base import (
 )
 from gemel.np import ndarray
 from gemel.ranges import check_number, counted
-from gemel.spec import normalize_axis
+from gemel.spec import normalize_axis, whole
 
 
 @alias("acc")
@@ -35,7 +35,7 @@ class Accuracy(EvalMetric):
         label_names: list[str] | None = None,
     ) -> None:
         super().__init__(name, output_names, label_names)
-        self.axis = axis
+        self.axis = whole(type(self).__name__, "axis", axis)
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
         """The number of correct predictions."""
@@ -368,7 +368,7 @@ class CrossEntropy(EvalMetric):
         check_number(type(self).__name__, "eps", eps)
         self.eps = eps
         self.ignore_label = ignore_label
-        self.axis = axis
+        self.axis = whole(type(self).__name__, "axis", axis)
         self.from_logits = from_logits
 
     def measure(self, label: ndarray, pred: ndarray) -> tuple[Any, Any]:
