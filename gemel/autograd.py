@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel import _core
-from gemel.errors import GradientError, ShapeError, unknown_name
+from gemel.errors import GradientError, OperandError, ShapeError, unknown_name
 from gemel.ir.current import current_trace, recording_trace, suspended
 from gemel.ir.graph import Entry
 from gemel.ir.interpret import spec_of
@@ -17,7 +17,7 @@ from gemel.ops.elementwise import full
 from gemel.ops.shape import operand
 from gemel.ranges import check_flag
 from gemel.runtime.prepare import as_entry
-from gemel.spec import Spec
+from gemel.spec import Spec, is_several
 from gemel.tape import reverse
 from gemel.tape.function import Function
 from gemel.tape.recording import Leaf, become_variable, source_of
@@ -178,8 +178,9 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
     also flows on.
     """
     arrays = _arrays("mark_variables", variables)
-    requests = [grad_reqs] * len(arrays) if isinstance(grad_reqs, str) else list(grad_reqs)
+    requests = list(grad_reqs) if is_several(grad_reqs) else [grad_reqs] * len(arrays)
     kept = [None] * len(arrays) if gradients is None else as_list(gradients)
+    _arrays("mark_variables", [gradient for gradient in kept if gradient is not None])
     if not len(arrays) == len(requests) == len(kept):
         raise GradientError(
             f"mark_variables: {len(arrays)} arrays, {len(kept)} gradients and {len(requests)} "
@@ -206,13 +207,13 @@ def mark_variables(variables: Any, gradients: Any = None, grad_reqs: Any = "writ
 
 
 def _arrays(name: str, values: Any) -> list[Any]:
-    """One array or several, as a list. Raises `TypeError` for anything else."""
+    """One array or several, as a list. Raises `OperandError` for anything else."""
     found = as_list(values)
     for value in found:
         if isinstance(value, Entry):
             getattr(value, name)  # raises the error that explains this
         if not isinstance(value, _core.Array):
-            raise TypeError(f"{name}: {type(value).__name__} {value!r} is not a gemel array")
+            raise OperandError(f"{name}: {type(value).__name__} {value!r} is not a gemel array")
     return found
 
 
@@ -235,6 +236,8 @@ def backward(
     unless `retain_graph`. Raises `GradientError` when a head was not recorded, or when an array
     that is needed has been overwritten.
     """
+    check_flag("backward", "retain_graph", retain_graph)
+    check_flag("backward", "train_mode", train_mode)
     arrays, grads = _heads(heads, head_grads)
     step = Step.of(arrays, grads)
     for part in step.by_device():
@@ -264,6 +267,9 @@ def grad(
 
     In a traced function variables need no `attach_grad()`: any value in it can be a variable.
     """
+    check_flag("grad", "retain_graph", retain_graph)
+    check_flag("grad", "create_graph", create_graph)
+    check_flag("grad", "train_mode", train_mode)
     if any(isinstance(value, Entry) for value in (*as_list(heads), *as_list(variables))):
         return _grad_in_trace(heads, variables, head_grads, create_graph)
     arrays, grads = _heads(heads, head_grads)

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from itertools import pairwise
 from math import cos, inf, pi
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import ArgumentError, unknown_name
+from gemel.errors import ArgumentError, OperandError, unknown_name
 from gemel.ranges import check_number, counted
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ class LRScheduler:
     def __call__(self, num_update: int) -> float:
         """The learning rate of update `num_update`: a number, or an array of one."""
         num_update = num_update.item() if hasattr(num_update, "item") else num_update
+        if not isinstance(num_update, (int, Real)):
+            raise OperandError(f"{type(self).__name__}: {num_update!r} is not a number of updates")
         warming = num_update < self.warmup_steps
         return self.get_warmup_lr(num_update) if warming else self.decayed(num_update)
 

@@ -461,6 +461,13 @@ def test_numbers_at_the_end_of_what_there_is() -> None:
     assert np.trim_zeros(np.array(0.0)).shape == ()
 
 
+def recorded() -> tuple[Any, Any]:
+    x = np.ones(2)
+    x.attach_grad()
+    with gemel.autograd.record():
+        return (x * x).sum(), x
+
+
 LAYER_SETTINGS = {
     "axis of batch norm": lambda: nn.BatchNorm(axis="a"),
     "axis of layer norm": lambda: nn.LayerNorm(axis=1.5),
@@ -507,6 +514,45 @@ LAYER_SETTINGS = {
     "no such layer": lambda: nn.Sequential()[0],
     "no position": lambda: nn.HybridSequential()["a"],
     "a sequence": lambda: gluon.rnn.LSTMCell(2).unroll(3, 5),
+    "a shape from a number": lambda: nn.Dense(2).infer_shape(5),
+    "a shape from nothing": lambda: nn.Conv2D(2, 3).infer_shape(),
+    "a shape from a list": lambda: nn.BatchNorm().infer_shape([np.ones((2, 3))]),
+    "shapes of a deformable layer": lambda: nn.DeformableConvolution(2).infer_shape(None),
+    "shapes of a recurrent layer": lambda: gluon.rnn.LSTM(2).infer_shape("a"),
+    "shapes of a cell": lambda: gluon.rnn.GRUCell(2).infer_shape((2, 3)),
+    "a dtype from a number": lambda: nn.Dense(2).infer_type(5),
+    "a dtype from nothing": lambda: nn.Dense(2).infer_type(),
+    "no name": lambda: gluon.ParameterDict("p_").get(5),
+    "no name of a constant": lambda: gluon.ParameterDict("p_").get_constant(5, 1),
+    "a size below nothing": lambda: gluon.Parameter("w", shape=(-5, 3)),
+    "a new size below nothing": lambda: setattr(
+        gluon.Parameter("w", shape=(2, 0)), "shape", (-2, 3)
+    ),
+    "no weight": lambda: gemel.optimizer.SGD().update(0, 5, np.ones(2), None),
+    "no gradient": lambda: gemel.optimizer.LAMB().update([0], [np.ones(2)], [5], [None]),
+    "no arrays": lambda: gemel.optimizer.Adam().update_multi_precision(0, 5, 5, None),
+    "a weight of NumPy": lambda: gemel.optimizer.SGD().update(0, numpy.ones(2), np.ones(2), None),
+    "no update": lambda: gemel.lr_scheduler.CosineScheduler(10)("a"),
+    "ignore_stale_grad": lambda: gluon.Trainer([], "sgd").step(1, ignore_stale_grad="a"),
+    "ignore_stale_grad of update": lambda: gluon.Trainer([], "sgd").update(1, "a"),
+    "no address": lambda: gluon.utils.download(5),
+    "no path": lambda: gluon.utils.download("file:///a", path=5),
+    "no digest": lambda: gluon.utils.download("file:///a", __file__, sha1_hash=5),
+    "verify_ssl": lambda: gluon.utils.download("file:///a", verify_ssl="a"),
+    "no retries": lambda: gluon.utils.download("file:///a", retries="a"),
+    "no file": lambda: gluon.utils.check_sha1(5, "a"),
+    "no text": lambda: gluon.utils.check_sha1("a", 5),
+    "a switch of the profiler": lambda: gemel.profiler.set_config(profile_all="a"),
+    "no steps": lambda: gemel.topology.joined(None),
+    "no list of steps": lambda: gemel.topology.joined([5]),
+    "no file to save": lambda: np.save(5, np.ones(2)),
+    "no file for several": lambda: np.savez(5, np.ones(2)),
+    "no head": lambda: gemel.autograd.backward(5),
+    "no variable": lambda: gemel.autograd.mark_variables("a"),
+    "no gradients": lambda: gemel.autograd.mark_variables([np.ones(2)], [5]),
+    "no request": lambda: gemel.autograd.mark_variables([np.ones(2)], None, 5),
+    "retain_graph": lambda: gemel.autograd.backward(recorded()[0], retain_graph="a"),
+    "create_graph": lambda: gemel.autograd.grad(*recorded(), create_graph="a"),
 }
 
 

@@ -354,7 +354,7 @@ def test_invalid_filenames(filename):
 
 
 def test_configuration_errors():
-    profiler.set_config(profile_all=True, aggregate_stats=True)
+    profiler.set_config(profile_all=True, aggregate_stats=1, profile_process="server")
     with pytest.raises(UnknownNameError, match="did you mean 'filename'"):
         profiler.set_config(filenam="x")
     with pytest.raises(UnknownNameError, match="run"):

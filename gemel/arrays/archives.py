@@ -54,7 +54,7 @@ def save(file: Any, arr: Any, allow_pickle: bool = False) -> None:
     >>> np.save("one.npy", np.array([1.0, 2.0]))
     >>> np.load("one.npy")
     """
-    _put(file, ".npy", _written(arr))
+    _put("save", file, ".npy", _written(arr))
 
 
 @function(public="np")
@@ -64,7 +64,7 @@ def savez(file: Any, *args: Any, **kwds: Any) -> None:
     >>> np.savez("several.npz", np.array([1.0]), w=np.array([2.0]))
     >>> np.load("several.npz")["w"]
     """
-    _put(file, ".npz", packed("savez", args, kwds))
+    _put("savez", file, ".npz", packed("savez", args, kwds))
 
 
 @function(public="np")
@@ -74,7 +74,7 @@ def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
     >>> np.savez_compressed("small.npz", w=np.zeros((100,)))
     >>> np.load("small.npz")["w"].shape
     """
-    _put(file, ".npz", packed("savez_compressed", args, kwds, compressed=True))
+    _put("savez_compressed", file, ".npz", packed("savez_compressed", args, kwds, compressed=True))
 
 
 def packed(
@@ -104,11 +104,11 @@ def _written(value: Any) -> bytes:
     return content.getvalue()
 
 
-def _put(file: Any, ending: str, content: bytes) -> None:
+def _put(name: str, file: Any, ending: str, content: bytes) -> None:
     if hasattr(file, "write"):
         file.write(content)
         return
-    path = os.fspath(file)
+    path = checked_path(name, "file", file)
     appear(path if path.endswith(ending) else path + ending, [content])
 
 

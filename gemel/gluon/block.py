@@ -18,7 +18,7 @@ from gemel.extent import NUMBER, name_of, seen
 from gemel.gluon.block_files import Files
 from gemel.gluon.block_parameters import BlockParameters, sharing
 from gemel.gluon.hooks import HookHandle
-from gemel.gluon.inputs import with_array
+from gemel.gluon.inputs import first_input, with_array
 from gemel.gluon.naming import NameScope, current_scope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.shapes import Unknown, fitting_shapes, run_with_symbols
@@ -385,7 +385,7 @@ class Block(FlagsChecked, Files):
 
     def infer_type(self, *arguments: Any) -> None:
         """Give the parameters the dtype of the first input, and set their shapes."""
-        self.cast(arguments[0].dtype)
+        self.cast(first_input(self, "infer_type", arguments, "dtype").dtype)
         self.infer_shape(*arguments)
 
     def summary(self, *inputs: Any) -> None:

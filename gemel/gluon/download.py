@@ -14,7 +14,9 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 from gemel import config
-from gemel.errors import MissingFileError
+from gemel.arrays.archives import checked_path
+from gemel.errors import ArgumentError, MissingFileError
+from gemel.ranges import check_flag, counted
 
 #: Seconds without an answer after which a server is given up; the bytes read at a time.
 PATIENCE = 20.0
@@ -32,7 +34,10 @@ def repository_url(namespace: str, filename: str) -> str:
 
 
 def check_sha1(filename: Any, sha1_hash: str) -> bool:
-    """Whether the file's SHA-1 begins with `sha1_hash`."""
+    """Whether the file's SHA-1 begins with `sha1_hash`. Raises `ArgumentError` for what is no path
+    or no text."""
+    filename = checked_path("check_sha1", "filename", filename)
+    _check_texts("check_sha1", sha1_hash=sha1_hash)
     found = hashlib.sha1(usedforsecurity=False)
     with open(filename, "rb") as file:
         while piece := file.read(PIECE):
@@ -54,15 +59,18 @@ def download(
     An existing file (with the right SHA-1, if one is given) is kept unless `overwrite`. The file
     appears only when it is complete. The next call continues an interrupted download if `sha1_hash`
     can verify the result. Processes that need the same file wait for each other. Raises
-    `MissingFileError`.
+    `MissingFileError`, and `ArgumentError` for what is no URL, path, digest or count.
     """
+    _check_texts("download", url=url, sha1_hash=sha1_hash or "")
+    path = path if path is None else checked_path("download", "path", path)
+    check_flag("download", "overwrite", overwrite)
+    check_flag("download", "verify_ssl", verify_ssl)
+    retries = counted("download", "retries", retries, 0)
     name = url.split("?")[0].rsplit("/", 1)[-1]
     target = Path(name if path is None else path).expanduser()
     target = target / name if target.is_dir() else target
     if not overwrite and _is_there(target, sha1_hash):
         return str(target)
-    if retries < 0:
-        raise ValueError(f"download: retries is {retries}; it must be 0 or more")
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     with open(part, "ab") as file:
@@ -95,6 +103,13 @@ def download(
         f"{target} is missing, and could not be downloaded from {url}: {trouble}. Put the file "
         f"there yourself, or set another server in {config.REPOSITORY.name}"
     )
+
+
+def _check_texts(name: str, **settings: Any) -> None:
+    """Raise `ArgumentError` for settings that are no texts."""
+    for setting, value in settings.items():
+        if not isinstance(value, str):
+            raise ArgumentError(f"{name}: {setting}={value!r} is not a text")
 
 
 def _is_there(target: Path, sha1_hash: str | None) -> bool:

@@ -79,8 +79,10 @@ def store_of(kvstore: Any, compression: Any, updates: bool | None) -> Any:
     return store
 
 
-def check_batch_size(name: str, batch_size: Any) -> None:
-    """Raise `ArgumentError` for something by which gradients cannot be divided."""
+def check_step(name: str, batch_size: Any, ignore_stale: Any) -> None:
+    """Raise `ArgumentError` for something by which gradients cannot be divided, and `OperandError`
+    for an `ignore_stale_grad` that is neither true nor false."""
+    check_flag(name, "ignore_stale_grad", ignore_stale)
     known = isinstance(batch_size, Real)
     if not (batch_size > 0 if known else hasattr(batch_size, "__array__")):
         raise ArgumentError(
@@ -89,4 +91,4 @@ def check_batch_size(name: str, batch_size: Any) -> None:
         )
 
 
-__all__ = ["check_batch_size", "distinct", "optimizer_of", "store_of"]
+__all__ = ["check_step", "distinct", "optimizer_of", "store_of"]

@@ -66,6 +66,29 @@ def of_arrays(forward: Forward) -> Forward:
     return cast("Forward", on_arrays)
 
 
+def of_input(infer_shape: Forward) -> Forward:
+    """Mark a layer's `infer_shape`, whose first argument is an input with a shape."""
+
+    @wraps(infer_shape)
+    def on_input(block: Any, *inputs: Any, **named: Any) -> None:
+        first_input(block, "infer_shape", (*inputs, *named.values()))
+        infer_shape(block, *inputs, **named)
+
+    return cast("Forward", on_input)
+
+
+def first_input(block: Any, name: str, inputs: tuple[Any, ...], needed: str = "shape") -> Any:
+    """The first of the inputs given to a block's method. Raises `OperandError` if there is none, or
+    if it has no shape (or what else is needed)."""
+    if not inputs or not hasattr(inputs[0], needed):
+        given = reprlib.repr(inputs[0]) if inputs else "nothing"
+        raise OperandError(
+            f"{type(block).__name__}.{name}: the input is {given}; give an array with the shape of "
+            "the network's input"
+        )
+    return inputs[0]
+
+
 def _array(block: Any, name: str, value: Any, beside: tuple[Any, ...] = ()) -> Any:
     try:
         return operand(value, beside)
@@ -76,4 +99,4 @@ def _array(block: Any, name: str, value: Any, beside: tuple[Any, ...] = ()) -> A
         ) from None
 
 
-__all__ = ["of_array", "of_arrays", "with_array"]
+__all__ = ["first_input", "of_array", "of_arrays", "of_input", "with_array"]

@@ -127,6 +127,8 @@ class ParameterDict(dict[str, Parameter]):
         return constant
 
     def _found(self, name: str) -> Parameter | None:
+        if not isinstance(name, str):
+            raise OperandError(f"ParameterDict: {name!r} is not the name of a parameter")
         for key in (name, self.prefix + name):
             if key in self:
                 return self[key]

@@ -12,7 +12,7 @@ from gemel import _core, autograd, np
 from gemel import kvstore as stores  # `kvstore` is also the name of an argument
 from gemel import optimizer as optimizers
 from gemel.errors import DeviceError, GemelError, GradientError
-from gemel.gluon.given import check_batch_size, distinct, optimizer_of, store_of
+from gemel.gluon.given import check_step, distinct, optimizer_of, store_of
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.scaling import Chosen, Group, LossScaler, usable
 from gemel.gluon.stepping import CompiledStep
@@ -118,7 +118,7 @@ class Trainer:
         written since the last step, on all its devices; `ignore_stale_grad` leaves out such
         gradients; parameters with no other gradient keep their values.
         """
-        self._divide("step", batch_size)
+        self._divide("step", batch_size, ignore_stale_grad)
         self._larger = batch_size / self._first_batch
         self._look()
         chosen = self._chosen(ignore_stale_grad)
@@ -177,7 +177,7 @@ class Trainer:
 
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """The second half of `step`: update every parameter from its gradient on each device."""
-        self._divide("update", batch_size)
+        self._divide("update", batch_size, ignore_stale_grad)
         self._look()
         self._refuse_on_store("update")
         chosen = self._chosen(ignore_stale_grad, "update")
@@ -191,9 +191,9 @@ class Trainer:
         for part in usable(self._amp_loss_scaler, parts, self._params):
             self._apply(*part)
 
-    def _divide(self, name: str, batch_size: float) -> None:
-        """Divide gradients by the batch size. Raises `ArgumentError` if it is invalid."""
-        check_batch_size(name, batch_size)
+    def _divide(self, name: str, batch_size: float, ignore_stale: bool = False) -> None:
+        """Divide gradients by the batch size, after a check of what `step` was given."""
+        check_step(name, batch_size, ignore_stale)
         self._optimizer.rescale_grad = self._scale / batch_size
         self._first_batch = batch_size if self._first_batch is None else self._first_batch
 

@@ -477,7 +477,7 @@ def _normalized(shape: Any) -> tuple[int, ...] | None:
     if shape is None:
         return None
     sizes = (shape,) if isinstance(shape, WHOLE) else tuple(shape)
-    if not all(size is None or hasattr(size, "__index__") for size in sizes):
+    if not all(size is None or (hasattr(size, "__index__") and size >= -1) for size in sizes):
         raise ShapeError(
             f"a parameter's shape must be whole numbers, and 0, -1 or None for unknown sizes, not "
             f"{shape!r}"

@@ -9,6 +9,7 @@ from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
+from gemel._core import Array
 from gemel.errors import ArgumentError, OperandError, unknown_keyword
 from gemel.optimizer.fused import Fused, is_narrow
 from gemel.process.tracebacks import warn
@@ -389,14 +390,19 @@ def by_hand(kind: type[Optimizer]) -> bool:
 
 
 def _listed(*values: Any) -> tuple[list[Any], ...]:
-    """Put the values of a single parameter into lists; lists are returned as they are. Raises
-    `ArgumentError` if they are not of the same length."""
+    """Put the index, weight, gradient and state of a single parameter into lists; lists are
+    returned as they are. Raises `ArgumentError` if they are not of the same length, `OperandError`
+    for weights and gradients that are not gemel's arrays."""
     if not isinstance(values[0], (list, tuple)):
-        return tuple([value] for value in values)
+        values = tuple([value] for value in values)
     count = len(values[0])
     if not all(isinstance(value, (list, tuple)) and len(value) == count for value in values):
         raise ArgumentError(
             f"update: with a list of {count} indices, give lists of {count} weights, gradients and "
             "states"
         )
+    for name, arrays in (("weight", values[1]), ("gradient", values[2])):
+        for kind in {*map(type, arrays)}:  # few, however many arrays there are
+            if not issubclass(kind, Array):
+                raise OperandError(f"update: the {name} is of {kind!r}; give gemel's arrays")
     return tuple(map(list, values))

@@ -58,11 +58,11 @@ _SWITCHES = (
     "profile_imperative",
     "profile_memory",
     "profile_api",
-    "profile_process",
     "aggregate_stats",
     "continuous_dump",
-    "dump_period",
 )
+#: The other settings; MXNet's `profile_process` and `dump_period` do nothing here.
+_OTHERS = ("filename", "capacity", "profile_process", "dump_period")
 
 
 class _Profiler:
@@ -127,14 +127,15 @@ def set_config(**settings: Any) -> None:
     number of recorded operations (1,000,000).
 
     MXNet's switches (`profile_all`, `aggregate_stats`, ...) are accepted: everything is always
-    recorded. Raises `UnknownNameError` for any other setting, and `ArgumentError` for a filename
-    that is no path and a capacity that is not a whole number. Then nothing is set.
+    recorded. Raises `UnknownNameError` for any other setting, `ArgumentError` for a filename that
+    is no path and a capacity that is not a whole number, and `OperandError` for a switch that is
+    neither true nor false. Then nothing is set.
     """
     for name in settings:
-        if name not in ("filename", "capacity", *_SWITCHES):
-            raise unknown_name(
-                "setting of the profiler", name, ("filename", "capacity", *_SWITCHES)
-            )
+        if name in _SWITCHES:
+            check_flag("profiler", name, settings[name])
+        elif name not in _OTHERS:
+            raise unknown_name("setting of the profiler", name, (*_OTHERS, *_SWITCHES))
     filename = checked_path("profiler", "filename", settings.get("filename", _profiler.filename))
     capacity = settings.get("capacity", _profiler.recorder.capacity)
     whole = isinstance(capacity, int) and not isinstance(capacity, bool)

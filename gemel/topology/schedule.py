@@ -52,7 +52,10 @@ def steps(
 
 def joined(parts: Iterable[Steps]) -> Steps:
     """Concatenate lists of steps."""
-    found = list(parts) or [steps([], [], [], add=True)]
+    found = list(parts) if hasattr(parts, "__iter__") else [parts]
+    if not all(isinstance(part, Steps) for part in found):
+        raise TopologyError(f"joined: {parts!r} is not a list of Steps")
+    found = found or [steps([], [], [], add=True)]
     return Steps(*(numpy.concatenate(columns) for columns in zip(*found, strict=True)))
 
 

@@ -9,7 +9,7 @@ from gemel.dtype import as_dtype
 from gemel.errors import ArgumentError, AxisError, ShapeError, UnknownNameError, suggestion
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock
-from gemel.gluon.inputs import of_array
+from gemel.gluon.inputs import of_array, of_input
 from gemel.gluon.nn.activations import Activation
 from gemel.ranges import check_number, check_probability, counted
 from gemel.spec import whole, wholes
@@ -55,6 +55,7 @@ class Dense(HybridBlock):
             with self.name_scope():
                 self.act = Activation(activation, prefix=f"{activation}_")
 
+    @of_input
     def infer_shape(self, x: Tensor) -> None:
         """The weight has as many columns as an example has values."""
         if len(x.shape) <= self._flatten:
@@ -197,6 +198,7 @@ class BatchNorm(HybridBlock):
             self, "running_var", in_channels, running_variance_initializer, trained=False
         )
 
+    @of_input
     def infer_shape(self, x: Tensor) -> None:
         """One value of each parameter for each channel."""
         channels = size_along("BatchNorm", x, self._axis)

@@ -8,7 +8,7 @@ from gemel import npx
 from gemel.errors import ArgumentError, ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
-from gemel.gluon.inputs import of_array
+from gemel.gluon.inputs import of_array, of_input
 from gemel.gluon.nn.activations import Activation
 from gemel.ops.convolution import per_axis
 from gemel.ops.layouts import LAYOUTS, is_channels_last
@@ -96,6 +96,7 @@ class _Convolution(HybridBlock):
             lead, other = inputs, self._channels // groups
         return (lead, *kernel, other) if self._last else (lead, other, *kernel)
 
+    @of_input
     def infer_shape(self, x: Tensor) -> None:
         """The weight has a kernel for each channel of the input."""
         if len(x.shape) != self._axes + 2:

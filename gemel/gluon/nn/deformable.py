@@ -8,7 +8,7 @@ from gemel import npx
 from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
-from gemel.gluon.inputs import of_array
+from gemel.gluon.inputs import of_array, of_input
 from gemel.gluon.nn.activations import Activation
 from gemel.gluon.nn.convolution import check_groups
 from gemel.ops.convolution import per_axis
@@ -90,6 +90,7 @@ class DeformableConvolution(HybridBlock):
         kernel = self._moves["kernel"]
         return (self._channels, inputs // self._groups, *kernel), (self._offsets, inputs, *kernel)
 
+    @of_input
     def infer_shape(self, x: Tensor) -> None:
         """The weights have a kernel for each channel of the input."""
         if len(x.shape) != 4:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gemel import np, npx
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
-from gemel.gluon.inputs import of_array
+from gemel.gluon.inputs import of_array, of_input
 from gemel.gluon.nn.basic import elements_along, size_along, vector
 from gemel.ranges import check_number, counted
 from gemel.spec import whole
@@ -37,6 +37,7 @@ class _Norm(HybridBlock):
         self.gamma = vector(self, "gamma", in_channels, gamma_initializer, trained=scale)
         self.beta = vector(self, "beta", in_channels, beta_initializer, trained=center)
 
+    @of_input
     def infer_shape(self, x: Tensor) -> None:
         """One element for each position along the axis."""
         self.gamma.shape = self.beta.shape = (size_along(type(self).__name__, x, self._axis),)

@@ -9,7 +9,7 @@ from gemel import np, npx
 from gemel.errors import OperandError, ShapeError, unknown_name
 from gemel.gluon.block import Block, Tensor
 from gemel.gluon.hybrid import HybridBlock, holds_symbols, symbol_block
-from gemel.gluon.inputs import of_array
+from gemel.gluon.inputs import of_array, of_input
 from gemel.gluon.nn.activations import activation_named
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
@@ -295,6 +295,7 @@ class _GatedCell(HybridRecurrentCell):
         widths = [self._width, self._hidden_size][: self._states]
         return [{"shape": (batch_size, width), "__layout__": "NC"} for width in widths]
 
+    @of_input
     def infer_shape(self, x: Tensor, *others: Any) -> None:
         """The input weight has as many columns as an input has values."""
         check_axes(type(self).__name__, "the input", x, "..., inputs")

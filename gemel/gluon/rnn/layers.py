@@ -8,7 +8,7 @@ from gemel import np, npx
 from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.gluon.block import Tensor
 from gemel.gluon.hybrid import HybridBlock
-from gemel.gluon.inputs import of_array
+from gemel.gluon.inputs import of_array, of_input
 from gemel.gluon.parameter import ParameterDict
 from gemel.gluon.rnn.cells import GRUCell, LSTMCell, LSTMPCell, RNNCell
 from gemel.gluon.rnn.combined import BidirectionalCell, DropoutCell, HybridSequentialRNNCell
@@ -102,6 +102,7 @@ class _Layer(HybridBlock):
             shapes["h2r_weight"] = (self._projection_size, self._hidden_size)
         return shapes
 
+    @of_input
     def infer_shape(self, inputs: Tensor, *others: Any) -> None:
         """The first layer's weights have as many columns as an input has values."""
         self._check(inputs)
