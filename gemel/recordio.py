@@ -178,7 +178,7 @@ def _offset_from(text: str) -> int:
 def _bytes(what: str, data: Any) -> bytes:
     """The bytes of a buffer. Raises `DTypeError` for anything else, such as text or a number."""
     try:
-        return bytes(memoryview(data))
+        return data if type(data) is bytes else bytes(memoryview(data))
     except TypeError:
         raise DTypeError(f"{what}: a {type(data).__name__} is not bytes; encode it first") from None
 
@@ -309,7 +309,7 @@ def pack(header: Any, s: bytes) -> bytes:
     float32. Raises `ArgumentError` for a header that cannot be written, and `DTypeError` if `s` is
     no bytes."""
     data = _bytes("pack", s)
-    if len(header) != len(IRHeader._fields):
+    if not hasattr(header, "__len__") or len(header) != len(IRHeader._fields):
         raise ArgumentError(f"pack: {header!r} must be a header {IRHeader._fields}")
     header = IRHeader(*header)
     try:
@@ -333,8 +333,9 @@ def _head(header: IRHeader) -> bytes:
 def unpack(s: bytes) -> tuple[Any, bytes]:
     """Split a record into header and bytes; several labels are a NumPy array of float32.
 
-    Raises `DataFileError` for a record that is too short.
+    Raises `DataFileError` for a record that is too short, and `DTypeError` if `s` is no bytes.
     """
+    s = _bytes("unpack", s)
     if len(s) < IMAGE_HEAD.size:
         raise DataFileError(
             f"unpack: a record of {len(s)} bytes is shorter than its header of 24 bytes"

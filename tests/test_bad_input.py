@@ -17,7 +17,7 @@ import pytest
 from numpy_cases import Refused, on_gemel, outcome
 
 import gemel
-from gemel import gluon, nd, np, npx, sym
+from gemel import gluon, image, nd, np, npx, recordio, sym
 from gemel.errors import PUBLIC, CallError, GemelError
 from gemel.gluon import nn
 from gemel.gluon.data.vision import transforms
@@ -560,3 +560,44 @@ LAYER_SETTINGS = {
 def test_settings_of_layers(case):
     with pytest.raises(GemelError):
         LAYER_SETTINGS[case]()
+
+
+PICTURE = np.zeros((6, 5, 3), dtype="uint8")
+PICTURES = {
+    "no jitter": lambda: image.BrightnessJitterAug("a"),
+    "no jitters": lambda: image.ColorJitterAug(0.1, "a", 0.1),
+    "no flips": lambda: image.HorizontalFlipAug(None),
+    "no size to crop": lambda: image.CenterCropAug(7),
+    "no width to crop": lambda: image.RandomCropAug((7, "a")),
+    "no short side": lambda: image.ResizeAug("a"),
+    "no augmenters": lambda: image.SequentialAug(5),
+    "none of augmenters": lambda: image.RandomOrderAug([5]),
+    "resize of all": lambda: image.CreateAugmenter((3, 4, 4), resize="a"),
+    "grey of all": lambda: image.CreateAugmenter((3, 4, 4), rand_gray="a"),
+    "colours of all": lambda: image.CreateAugmenter((3, 4, 4), brightness="a"),
+    "resizing that crops": lambda: image.CreateAugmenter((3, 4, 4), rand_resize=True),
+    "a shape with boxes": lambda: image.CreateDetAugmenter(5),
+    "crops with boxes": lambda: image.CreateDetAugmenter((3, 4, 4), rand_crop="a"),
+    "a shape of batches": lambda: image.ImageIter(2, 5, imglist=[]),
+    "no picture to resize": lambda: image.imresize(5, 2, 2),
+    "no width": lambda: image.imresize(PICTURE, "a", 2),
+    "no picture to crop": lambda: image.center_crop(5, (2, 2)),
+    "a number to crop to": lambda: image.random_crop(PICTURE, 2),
+    "no area": lambda: image.random_size_crop(PICTURE, (2, 2), "a", (0.5, 2)),
+    "no ratio": lambda: image.random_size_crop(PICTURE, (2, 2), 0.5, 5),
+    "no size to fit": lambda: image.scale_down((4, 4), 5),
+    "no room": lambda: image.scale_down(5, (4, 4)),
+    "a side of nothing": lambda: image.resize_short(None, 2),
+    "a side that is none": lambda: image.resize_short(PICTURE, []),
+    "no part": lambda: image.fixed_crop(PICTURE, 0, 0, 2, 2, 5),
+    "no angles": lambda: image.random_rotate(np.zeros((3, 4, 4)), 5),
+    "no header": lambda: recordio.pack(5, b""),
+    "no record": lambda: recordio.unpack(5),
+    "no record of a picture": lambda: recordio.unpack_img(None),
+}
+
+
+@pytest.mark.parametrize("case", [*PICTURES])
+def test_pictures_and_records(case):
+    with pytest.raises(GemelError):
+        PICTURES[case]()

@@ -9,14 +9,16 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial
 from math import cos, pi, sin
 from typing import Any
 
 from gemel import np
-from gemel.errors import ShapeError
+from gemel.errors import ArgumentError, OperandError, ShapeError
 from gemel.image import pictures
 from gemel.image.pictures import drawn, drawn_whole
 from gemel.ops.images import FROM_YIQ, GREY, TO_YIQ
+from gemel.ranges import check_ends, check_number
 from gemel.tracing.manners import like
 
 #: Means and standard deviations of ImageNet's red, green and blue, on the scale 0 to 255.
@@ -37,6 +39,14 @@ class Augmenter:
     def __init__(self, **kwargs: Any) -> None:
         self._kwargs = {name: _plain(value) for name, value in kwargs.items()}
 
+    def __post_init__(self) -> None:
+        """Check the settings of gemel's own augmenters by their annotations."""
+        kind = type(self)
+        fields = getattr(kind, "__dataclass_fields__", {})
+        for name in fields if kind.__module__.startswith("gemel.") else ():
+            if check := _CHECKS.get(fields[name].type):
+                check(kind.__name__, name, getattr(self, name))
+
     def dumps(self) -> Any:
         """Its name and settings, as JSON."""
         return json.dumps([type(self).__name__.lower(), self._settings()])
@@ -51,6 +61,22 @@ class Augmenter:
 
     def _made(self, src: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} has no __call__(self, src)")
+
+
+def _check_parts(name: str, what: str, value: Any) -> None:
+    """Raise `OperandError` unless these are functions of a picture, in a list."""
+    if not isinstance(value, (list, tuple)) or not all(map(callable, value)):
+        raise OperandError(f"{name}: {what} is {value!r}; give a list of augmenters")
+
+
+#: How settings are checked, by their annotations.
+_CHECKS: dict[Any, Any] = {
+    "float": check_number,
+    "int": partial(check_number, least=0),
+    "tuple[int, int]": pictures.pair,
+    "tuple[float, float]": check_ends,
+    "list[Any]": _check_parts,
+}
 
 
 def _plain(value: Any) -> Any:
@@ -208,7 +234,10 @@ class ColorJitterAug(RandomOrderAug):
 
     def __init__(self, brightness: float, contrast: float, saturation: float) -> None:
         kinds = (BrightnessJitterAug, ContrastJitterAug, SaturationJitterAug)
-        pairs = zip(kinds, (brightness, contrast, saturation), strict=True)
+        amounts = {"brightness": brightness, "contrast": contrast, "saturation": saturation}
+        for what, by in amounts.items():
+            check_number(type(self).__name__, what, by)
+        pairs = zip(kinds, amounts.values(), strict=True)
         super().__init__([kind(by) for kind, by in pairs if by > 0])
 
 
@@ -294,15 +323,16 @@ def CreateAugmenter(  # noqa: N802 -- MXNet's name
     """The usual augmenters for pictures of `data_shape` (C, H, W), in order.
 
     `mean` and `std` True are ImageNet's. Raises `ShapeError` for another `data_shape`, and
-    `ValueError` for `rand_resize` without `rand_crop`.
+    `ArgumentError` for `rand_resize` without `rand_crop`.
     """
     if not isinstance(data_shape, (tuple, list)) or len(data_shape) != 3:
         raise ShapeError(f"CreateAugmenter: data_shape={data_shape!r} must be (C, H, W)")
     size = data_shape[2], data_shape[1]
+    check_number("CreateAugmenter", "resize", resize)
     found: list[Augmenter] = [ResizeAug(resize, inter_method)] if resize > 0 else []
     if rand_resize:
         if not rand_crop:
-            raise ValueError(
+            raise ArgumentError(
                 "CreateAugmenter: rand_resize crops at random, so it also needs rand_crop"
             )
         found.append(RandomSizedCropAug(size, 0.08, (3 / 4, 4 / 3), inter_method))
@@ -327,6 +357,8 @@ def colour_augmenters(
     rand_gray: float,
 ) -> list[Augmenter]:
     """The augmenters that change only values."""
+    for what, share in (("pca_noise", pca_noise), ("rand_gray", rand_gray)):
+        check_number("CreateAugmenter", what, share)
     found: list[Augmenter] = []
     if brightness or contrast or saturation:
         found.append(ColorJitterAug(brightness, contrast, saturation))

@@ -19,6 +19,7 @@ from gemel.image.pictures import drawn, drawn_whole
 from gemel.io import DataBatch, DataDesc
 from gemel.ir.op import numpy
 from gemel.lists import as_list
+from gemel.ranges import check_number
 
 Range = tuple[float, float]
 
@@ -211,6 +212,10 @@ def CreateDetAugmenter(  # noqa: N802 -- MXNet's name
     pad_val: Any = (127, 127, 127),
 ) -> list[DetAugmenter]:
     """The usual augmenters for pictures of `data_shape` (C, H, W) with boxes, in order."""
+    if not isinstance(data_shape, (tuple, list)) or len(data_shape) != 3:
+        raise ShapeError(f"CreateDetAugmenter: data_shape={data_shape!r} must be (C, H, W)")
+    for what, value in (("resize", resize), ("rand_crop", rand_crop), ("rand_pad", rand_pad)):
+        check_number("CreateDetAugmenter", what, value)
     found: list[DetAugmenter] = []
     if resize > 0:
         found.append(DetBorrowAug(plain.ResizeAug(resize, inter_method)))

@@ -12,6 +12,7 @@ from gemel.errors import DataFileError, MissingFileError, ShapeError
 from gemel.image.augmenters import CreateAugmenter
 from gemel.image.pictures import imdecode
 from gemel.io import Batches, DataBatch, DataDesc, NDArrayIter
+from gemel.spec import is_several
 from gemel.tracing.manners import as_nd
 
 
@@ -44,7 +45,7 @@ class ImageIter(Batches):
         last_batch_handle: str = "pad",
         **settings: Any,
     ) -> None:
-        if len(data_shape) != 3 or data_shape[0] not in (1, 3):
+        if not is_several(data_shape) or len(data_shape) != 3 or data_shape[0] not in (1, 3):
             raise ShapeError(
                 f"{type(self).__name__}: data_shape {data_shape} must be (3, H, W) or (1, H, W)"
             )

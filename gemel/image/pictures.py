@@ -5,19 +5,25 @@ from __future__ import annotations
 import io
 import math
 import os
+import reprlib
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gemel import _core, np, npx
 from gemel.dtype import uint8
 from gemel.errors import (
+    ArgumentError,
     DataFileError,
     MissingFileError,
     MissingPackageError,
+    OperandError,
     ShapeError,
     unknown_name,
 )
+from gemel.extent import WHOLE
 from gemel.ops.random import number_drawn
+from gemel.ranges import check_ends, check_number
 from gemel.tracing.manners import like
 
 if TYPE_CHECKING:
@@ -186,7 +192,8 @@ def interpolation(interp: int, sizes: tuple[int, ...] = ()) -> int:
 
 def imresize(src: Any, w: int, h: int, interp: int = 1, out: Any = None) -> ndarray:
     """The picture w wide and h high, an NDArray if `src` is one; see `interpolation`."""
-    how = interpolation(interp, (*src.shape[-3:-1], h, w))
+    _check_sizes("imresize", w=w, h=h)
+    how = interpolation(interp, (*_extents("imresize", src), h, w))
     found: ndarray = like(src, npx.image.resize(np.asarray(src), (int(w), int(h)), interp=how))
     if out is None:
         return found
@@ -196,8 +203,8 @@ def imresize(src: Any, w: int, h: int, interp: int = 1, out: Any = None) -> ndar
 
 def scale_down(src_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, int]:
     """A size (width, height) made smaller, if it has to be, to fit into another."""
-    wide, high = float(size[0]), float(size[1])
-    most_wide, most_high = src_size
+    wide, high = map(float, pair("scale_down", "size", size))
+    most_wide, most_high = pair("scale_down", "src_size", src_size)
     if most_high < high:
         wide, high = wide * most_high / high, most_high
     if most_wide < wide:
@@ -207,7 +214,8 @@ def scale_down(src_size: tuple[int, int], size: tuple[int, int]) -> tuple[int, i
 
 def resize_short(src: Any, size: int, interp: int = 2) -> ndarray:
     """The picture with its shorter side of that size."""
-    high, wide = src.shape[-3:-1]
+    high, wide = _extents("resize_short", src)
+    _check_sizes("resize_short", size=size)
     if high > wide:
         return imresize(src, size, size * high // wide, interp)
     return imresize(src, size * wide // high, size, interp)
@@ -223,7 +231,7 @@ def fixed_crop(
 ) -> ndarray:
     """The part w wide and h high at column x0 and row y0, resized to `size` (width, height)."""
     found = npx.image.crop(np.asarray(src), x0, y0, w, h)
-    if size is None or (w, h) == tuple(size):
+    if size is None or (w, h) == pair("fixed_crop", "size", size):
         return found
     return imresize(found, size[0], size[1], interp)
 
@@ -239,17 +247,38 @@ def random_crop(src: Any, size: tuple[int, int], interp: int = 2) -> tuple[ndarr
 
 
 def _crop(src: Any, size: tuple[int, int], interp: int, place: Any) -> tuple[ndarray, Box]:
-    high, wide = _extents(src)
+    high, wide = _extents("crop", src)
     w, h = scale_down((wide, high), size)
     x, y = place(wide - w), place(high - h)
     return fixed_crop(src, x, y, w, h, size, interp), (x, y, w, h)
 
 
-def _extents(src: Any) -> tuple[int, int]:
-    """The height and width of a picture that is cropped."""
+def pair(name: str, what: str, value: Any) -> tuple[Any, Any]:
+    """Two numbers. Raises `ArgumentError` for anything else."""
+    found = tuple(value) if isinstance(value, (list, tuple)) or hasattr(value, "tolist") else ()
+    if len(found) != 2:
+        raise ArgumentError(f"{name}: {what} is {value!r}; it must be two numbers")
+    for each in found:
+        _check_sizes(name, **{what: each})
+    return found[0], found[1]
+
+
+def _check_sizes(name: str, **sizes: Any) -> None:
+    """Raise `ArgumentError` for sizes that are no numbers."""
+    for what, size in sizes.items():
+        if not isinstance(size, WHOLE):
+            check_number(name, what, size)
+
+
+def _extents(name: str, src: Any) -> tuple[int, int]:
+    """The height and width of a picture. Raises `OperandError` and `ShapeError`."""
+    if not hasattr(src, "shape"):
+        raise OperandError(
+            f"{name}: the picture is {reprlib.repr(src)}; give an array (height, width, channels)"
+        )
     if src.ndim not in (3, 4):
         raise ShapeError(
-            f"crop: {list(src.shape)} must be (height, width, channels), or a batch of that"
+            f"{name}: {list(src.shape)} must be (height, width, channels), or a batch of that"
         )
     high, wide = src.shape[-3:-1]
     return high, wide
@@ -268,9 +297,11 @@ def random_size_crop(
 
     Ten parts that do not fit make it the middle (Szegedy et al., CVPR 2015).
     """
-    high, wide = _extents(src)
+    high, wide = _extents("random_size_crop", src)
     shares = area if min_area is None else min_area
-    least, most = (shares, 1.0) if isinstance(shares, (int, float)) else shares
+    one = isinstance(shares, Real)
+    least, most = pair("random_size_crop", "area", (shares, 1.0) if one else shares)
+    check_ends("random_size_crop", "ratio", ratio)
     for _ in range(10):
         pixels = drawn(least, most) * high * wide
         slant = math.exp(drawn(math.log(ratio[0]), math.log(ratio[1])))
@@ -344,6 +375,7 @@ def random_rotate(
     src: Any, angle_limits: tuple[float, float], zoom_in: bool = False, zoom_out: bool = False
 ) -> ndarray:
     """`imrotate` by an angle between the limits, for each of a batch another one."""
+    angle_limits = pair("random_rotate", "angle_limits", angle_limits)
     if len(src.shape) == 3:
         return imrotate(src, drawn(*angle_limits), zoom_in, zoom_out)
     angles = np.random.uniform(*angle_limits, size=(src.shape[0],))
