@@ -16,6 +16,7 @@ from gemel.errors import (
     unknown_name,
 )
 from gemel.lists import as_list
+from gemel.ranges import FlagsChecked
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -77,7 +78,7 @@ class DataBatch:
         return f"DataBatch: data shapes: {shapes[0]} label shapes: {shapes[1]}"
 
 
-class DataIter:
+class DataIter(FlagsChecked):
     """Base class of iterators: `next` returns a batch or raises `StopIteration`; `reset` starts
     again."""
 

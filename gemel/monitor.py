@@ -11,6 +11,7 @@ from typing import Any
 from gemel import autograd, np
 from gemel.errors import ArgumentError
 from gemel.lists import as_list
+from gemel.ranges import FlagsChecked
 from gemel.tracing.manners import are_nd
 
 
@@ -19,7 +20,7 @@ def size_of_elements(x: Any) -> Any:
     return np.linalg.norm(x.astype("float32")) / math.sqrt(max(x.size, 1))
 
 
-class Monitor:
+class Monitor(FlagsChecked):
     r"""Statistics of arrays whose names match `pattern`, in each `interval`-th batch.
 
     Call ``tic()`` before a batch and ``toc()`` after it. For a block, the results of its layers are

@@ -57,10 +57,12 @@ class _InitSignature:
     """The signature of a class is that of its `__init__`; a `__new__` would hide it."""
 
     def __get__(self, made: object, kind: Any) -> Any:
-        from inspect import signature
+        from inspect import Signature, signature
 
         if made is not None:  # an instance has that of its `__call__`
             return None
+        if kind.__init__ is object.__init__:
+            return Signature()
         return signature(MethodType(kind.__init__, kind))
 
 
@@ -83,7 +85,12 @@ class FlagsChecked:
             if name in given:
                 check_flag(cls.__name__, name, given[name])
         made = super().__new__
-        return made(cls) if made is object.__new__ else made(cls, *arguments, **named)
+        if made is not object.__new__:
+            return made(cls, *arguments, **named)
+        # Python asks this only of classes without a `__new__`.
+        if cls.__init__ is object.__init__ and (arguments or named):
+            raise TypeError(f"{cls.__name__}() takes no arguments")
+        return made(cls)
 
     __signature__ = _InitSignature()
 

@@ -1,4 +1,4 @@
-"""Flags of layers, losses and optimizers: what is neither true nor false is refused at once."""
+"""Flags of layers, optimizers, metrics, ...: what is neither true nor false is refused at once."""
 
 from __future__ import annotations
 
@@ -12,10 +12,12 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import autograd, optimizer, profiler
+from gemel import autograd, image, io, optimizer, profiler  # noqa: F401 -- they define classes
 from gemel.errors import OperandError
-from gemel.gluon import contrib, loss, nn, rnn  # noqa: F401 -- they define blocks
+from gemel.gluon import callbacks, contrib, data, loss, metric, nn, probability, rnn  # noqa: F401
 from gemel.gluon.block import Block
+from gemel.gluon.model_zoo import vision
+from gemel.monitor import Monitor
 from gemel.ranges import _flags_of
 
 
@@ -29,9 +31,13 @@ def kinds(base: Any) -> Iterator[Any]:
 
 #: What is true or false by its length only.
 WRONG: list[Any] = ["no", []]
+BASES = (
+    *(Block, optimizer.Optimizer, metric.EvalMetric, probability.Distribution, data.Sampler),
+    *(io.DataIter, callbacks.Callback),
+)
 FLAGS = [
     pytest.param(kind, name, id=f"{kind.__name__}-{name}")
-    for base in (Block, optimizer.Optimizer)
+    for base in BASES
     for kind in dict.fromkeys(kinds(base))
     for name in _flags_of(kind)
 ]
@@ -47,7 +53,7 @@ def test_what_is_neither_true_nor_false_is_refused(kind: Any, name: str) -> None
 def test_the_table_has_all_kinds() -> None:
     found = {str(param.id).split("-")[0] for param in FLAGS}
     assert {"Dense", "Conv2D", "BatchNorm", "LSTM", "Embedding", "SoftmaxCrossEntropyLoss"} <= found
-    assert {"Adam", "RMSProp", "LAMB"} <= found
+    assert {"Adam", "RMSProp", "LAMB", "PCC", "Normal", "NDArrayIter", "EarlyStopping"} <= found
 
 
 def test_flags_are_found_by_their_place() -> None:
@@ -70,6 +76,11 @@ def test_flags_are_found_by_their_place() -> None:
         ("set_recording: is_recording", autograd.set_recording),
         ("initialize: force_reinit", lambda wrong: nn.Dense(2).initialize(force_reinit=wrong)),
         ("dumps: reset", profiler.dumps),
+        ("resnet18_v1: pretrained", vision.resnet18_v1),
+        ("DataLoader: shuffle", lambda wrong: data.DataLoader([1], 1, wrong)),
+        ("DataLoader: pin_memory", lambda wrong: data.DataLoader([1], 1, pin_memory=wrong)),
+        ("Monitor: sort", lambda wrong: Monitor(1, sort=wrong)),
+        ("Append: expand", data.batchify.Append),
         ("dump: finished", profiler.dump),
     ],
 )
@@ -198,6 +209,14 @@ def test_other_constructors() -> None:
     assert _flags_of(Partial)["use_bias"] == -1
     with pytest.raises(OperandError, match="Partial: use_bias is 'a'"):
         Partial(use_bias="a")
+
+
+def test_classes_without_a_constructor_take_no_arguments() -> None:
+    for kind in (data.Sampler, type("Mine", (callbacks.Callback,), {})):
+        for arguments, settings in (((1,), {}), ((), {"every": 2})):
+            with pytest.raises(TypeError, match=rf"{kind.__name__}\(\) takes no arguments"):
+                kind(*arguments, **settings)
+        assert not inspect.signature(kind).parameters
 
 
 def test_classes_have_their_signatures() -> None:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 from gemel.errors import unknown_name
 from gemel.gluon.utils import clip_global_norm
-from gemel.ranges import check_number, counted
+from gemel.ranges import FlagsChecked, check_number, counted
 
 if TYPE_CHECKING:
     from gemel.gluon.fitting import Run
 
 
-class Callback:
+class Callback(FlagsChecked):
     """Base class: does nothing. Any object with some of these methods will do.
 
     Attributes that are numbers, strings, arrays, or lists and dictionaries of these, are part of a

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 from gemel import np
 from gemel.errors import OperandError, ShapeError, check_function
 from gemel.extent import NUMBER
-from gemel.ranges import counted
+from gemel.ranges import FlagsChecked, counted
 from gemel.tracing.manners import like
 
 if TYPE_CHECKING:
@@ -197,7 +197,7 @@ def _with_value(value: Any, arrays: list[Any]) -> Any:
     return found if least <= value <= most else np.result_type(found, np.array(int(value)))
 
 
-class Append:
+class Append(FlagsChecked):
     """Makes a list of the examples as arrays, each with a batch axis of length 1 (unless `expand`
     is off)."""
 

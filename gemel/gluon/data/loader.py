@@ -24,7 +24,7 @@ from gemel.gluon.data.sampler import (
     listed,
 )
 from gemel.npx import is_np_array
-from gemel.ranges import check_number
+from gemel.ranges import FlagsChecked, check_number
 from gemel.tracing.manners import as_nd, like
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from gemel.gluon.data.dataset import Taker
 
 
-class DataLoader:
+class DataLoader(FlagsChecked):
     """Iterates over one epoch of batches; for data sets of several parts a batch is a list of
     arrays.
 

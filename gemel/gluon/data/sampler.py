@@ -14,7 +14,7 @@ from gemel.errors import (
     check_function,
     unknown_name,
 )
-from gemel.ranges import counted
+from gemel.ranges import FlagsChecked, counted
 from gemel.spec import whole
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 LAST_BATCH = ("keep", "discard", "rollover")
 
 
-class Sampler:
+class Sampler(FlagsChecked):
     """Base class: iterates over indices of examples; `len` is their number."""
 
     def __iter__(self) -> Iterator[Any]:

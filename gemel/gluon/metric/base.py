@@ -18,6 +18,7 @@ from gemel.errors import (
 from gemel.extent import NUMBER
 from gemel.lists import as_list
 from gemel.np import ndarray
+from gemel.ranges import FlagsChecked
 from gemel.spec import sequence, whole
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ def register(klass: _Kind) -> _Kind:
     return alias()(klass)
 
 
-class EvalMetric:
+class EvalMetric(FlagsChecked):
     """Base class of metrics: the mean of `measure` over batches.
 
     `output_names` and `label_names` choose among the arrays given to `update_dict`, by default
@@ -80,7 +81,7 @@ class EvalMetric:
     def __new__(cls, *arguments: Any, **settings: Any) -> Any:
         """Check the keywords before `__init__` gets them."""
         check_keywords(cls, settings)
-        return super().__new__(cls)
+        return super().__new__(cls, *arguments, **settings)
 
     def __init__(
         self,

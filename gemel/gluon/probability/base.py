@@ -12,6 +12,7 @@ from gemel import np, npx
 from gemel.device import beside
 from gemel.errors import ArgumentError, GemelError
 from gemel.ops.distribution import held
+from gemel.ranges import FlagsChecked
 
 #: Arrays, or symbols in a trace.
 Tensor = Any
@@ -26,7 +27,7 @@ class NoFormulaError(GemelError, NotImplementedError):
     """Raised if a distribution has no closed form for a quantity."""
 
 
-class Distribution:
+class Distribution(FlagsChecked):
     """A batch of distributions, one for each element of the parameters, which broadcast to
     `batch_shape`.
 

@@ -37,6 +37,7 @@ from gemel.gluon.model_zoo.vision.resnet import (
     resnet,
 )
 from gemel.gluon.model_zoo.vision.store import load_pretrained
+from gemel.ranges import check_flag
 
 #: The function that makes each network, by name.
 NETWORKS: dict[str, Callable[..., Network]] = {}
@@ -62,6 +63,7 @@ def _network(name: str, make: Callable[..., Network], *how: Any) -> Callable[...
         device: Any = None,
         **settings: Any,
     ) -> Network:
+        check_flag(name, "pretrained", pretrained)
         network = make(*how, **settings)
         if pretrained:
             load_pretrained(network, name, root, device if device is not None else ctx)
