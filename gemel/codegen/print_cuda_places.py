@@ -98,9 +98,9 @@ class PlacesText(KernelText):
     def has_neighbours(self) -> bool:
         """Whether a thread's positions may be neighbours in memory."""
         looping = not self.program.inner or self.program.vector_dimension >= self.program.outer
-        return looping and any(map(self._contiguous, self._moved()))
+        return looping and any(map(self.contiguous, self.moved()))
 
-    def _moved(self) -> list[Move]:
+    def moved(self) -> list[Move]:
         """The loads and stores of arrays."""
         found = []
         for position in sorted(self.analysis.live):
@@ -110,7 +110,7 @@ class PlacesText(KernelText):
                 found.append(Move(position, step.operand, value))
         return [move for move in found if self.program.operands[move.operand].role != INDEX]
 
-    def _contiguous(self, move: Move) -> bool:
+    def contiguous(self, move: Move) -> bool:
         """Whether it reads or writes neighbours where positions are neighbours."""
         operand = self.program.operands[move.operand]
         moves = operand.varies or not self.program.inner
@@ -137,7 +137,7 @@ class PlacesText(KernelText):
             return
         last = self.extent(program.vector_dimension)
         self.add(f"const bool wide = {last} % {SIDE_BY_SIDE} == 0;")
-        for number in sorted({move.operand for move in self._moved() if self._contiguous(move)}):
+        for number in sorted({move.operand for move in self.moved() if self.contiguous(move)}):
             size = min(VECTOR, SIDE_BY_SIDE * program.operands[number].dtype.itemsize)
             strides = [
                 self.integer(f"stride{number}_{d}", program.stride_at(number, d))
@@ -167,7 +167,7 @@ class PlacesText(KernelText):
         """Instructions at several places: all loads first, so that the thread waits for memory only
         once, and what neighbours are given last."""
         before, positions = self.depth, [*sweep.uniform, *sweep.varying]
-        moved = [move for move in self._moved() if move.position in positions]
+        moved = [move for move in self.moved() if move.position in positions]
         early = [move for move in moved if move.value == move.position]
         late = [move for move in moved if move.value != move.position]
         if sweep.reloads:
@@ -177,12 +177,13 @@ class PlacesText(KernelText):
             made = value_type(self.program.code[move.value].dtype)
             self.add(f"{made} early{move.value}[{SIDE_BY_SIDE}];")
         if self.wide:
-            self.late = [move for move in (*late, *spilled) if self._contiguous(move)]
+            self.late = [move for move in (*late, *spilled) if self.contiguous(move)]
             self._read_neighbours(places, early)
-        apart = [m for m in early if not (self.wide and (self._contiguous(m) or self._same(m)))]
+        apart = [m for m in early if not (self.wide and (self.contiguous(m) or self._same(m)))]
         if apart:
             self._read_each(places, apart)
         self._each_of(places)
+        self.known_before()
         for move in early:
             made = value_type(self.program.code[move.value].dtype)
             self.add(f"const {made} v{move.value} = early{move.value}[u];")
@@ -197,6 +198,9 @@ class PlacesText(KernelText):
             self._write_neighbours(places)
         self.late = ()
 
+    def known_before(self) -> None:
+        """Declares values that are known before the instructions at a position."""
+
     def _read_neighbours(self, places: Places, early: list[Move]) -> None:
         """Finds the first of four neighbours, and reads what lies side by side, or is the same for
         all."""
@@ -209,7 +213,7 @@ class PlacesText(KernelText):
         self.add(*(f"const int64_t i{d} = first{d};" for d in places.dimensions))
         for move in early:
             name, at = f"read{move.value}", ""
-            if self._contiguous(move):
+            if self.contiguous(move):
                 at = ".at[u]"
                 self.add(
                     f"const auto {name} = read_side(&{self._at(move)}, aligned{move.operand});"
