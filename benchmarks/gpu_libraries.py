@@ -1,6 +1,6 @@
 """The libraries that `gpu` compares: their arrays, how to wait for the GPU, and the networks.
 
-Each computes in float32 without TF32; `SETTINGS` in `gpu` says so, too. Every call is a library's
+Each computes in float32 without TF32, but for one product of bfloat16; `SETTINGS` in `gpu` says so, too. Every call is a library's
 usual, eager call. Networks are compiled by gemel (`hybridize`, `Trainer.compile`) and by JAX
 (`jit`).
 """
@@ -18,6 +18,8 @@ from benchmarks.gpu import Workload
 
 Call = Callable[[], Any]
 
+#: The factor of a product of bfloat16, by itself.
+HALF = (4096, 4096)
 #: A network whose training step is measured, and ResNet-18.
 TRAINING = workloads.Workload("gpu", sizes=(784, 1024, 1024, 10), batch=1024)
 RESNET = residual.INFERENCE._replace(batch=32, count=1)
@@ -85,7 +87,7 @@ class Gemel(Library):
         return self.scope["np"].array(values, device=self.place)
 
     def numbers(self, result: Any) -> numpy.ndarray:
-        found: numpy.ndarray = result.asnumpy()
+        found: numpy.ndarray = result.astype("float32").asnumpy()
         return found
 
     def wait(self, result: Any) -> None:
@@ -101,6 +103,11 @@ class Gemel(Library):
         trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": RATE})
         step = trainer.compile(lambda x, y: loss_of(net(x), y).mean())
         return partial(step, *map(self.array, examples()), batch_size=1)
+
+    def half_product(self) -> Call:
+        np = self.scope["np"]
+        x = self.array(drawn(HALF, 0)).astype("bfloat16")
+        return lambda: np.dot(x, x)
 
     def resnet(self) -> Call:
         from benchmarks.contenders import gemel_residual
@@ -128,7 +135,7 @@ class Torch(Library):
         return self.torch.from_numpy(values).to(self.place)
 
     def numbers(self, result: Any) -> numpy.ndarray:
-        found: numpy.ndarray = result.detach().cpu().numpy()
+        found: numpy.ndarray = result.detach().float().cpu().numpy()
         return found
 
     def wait(self, result: Any) -> None:
@@ -151,6 +158,10 @@ class Torch(Library):
             return loss
 
         return step
+
+    def half_product(self) -> Call:
+        x = self.array(drawn(HALF, 0)).bfloat16()
+        return lambda: x @ x
 
     def resnet(self) -> Call:
         from benchmarks.contenders import torch_residual
@@ -202,7 +213,7 @@ class Jax(Library):
         return self.jax.device_put(values, self.place)
 
     def numbers(self, result: Any) -> numpy.ndarray:
-        return numpy.asarray(result)
+        return numpy.asarray(result, dtype="float32")
 
     def wait(self, result: Any) -> None:
         self.jax.block_until_ready(result)
@@ -229,6 +240,10 @@ class Jax(Library):
             return loss
 
         return step
+
+    def half_product(self) -> Call:
+        x = self.array(drawn(HALF, 0)).astype("bfloat16")
+        return lambda: x @ x
 
     def resnet(self) -> Call:
         from benchmarks.contenders import jax_residual

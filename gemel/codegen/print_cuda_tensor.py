@@ -7,9 +7,12 @@ its tile each, and hold several such pieces of sums.
 
 from __future__ import annotations
 
-from gemel.codegen.c_values import Functions
+from gemel.codegen.analysis import Sweep
+from gemel.codegen.c_values import Functions, value_type
+from gemel.codegen.print_cuda_places import SIDE_BY_SIDE, Move, Places
+from gemel.codegen.print_cuda_shared import THREADS
 from gemel.codegen.print_cuda_tiles import TileText
-from gemel.codegen.program import Program
+from gemel.codegen.program import CONTIGUOUS, ROWS, Program
 
 #: Rows, columns and k of one instruction.
 PIECE_ROWS, PIECE_COLUMNS, PIECE_DEPTH = 16, 8, 16
@@ -96,6 +99,56 @@ class TensorText(TileText):
         self.open(f"for (int i = 0; i < {count}; ++i)")
         self.add(f"read_matrices<{'false' if inside else 'true'}>({name}[i], &{place});")
         self.close(self.depth - 1)
+
+    # --- results ----------------------------------------------------------------------------
+
+    @property
+    def has_neighbours(self) -> bool:
+        return any(map(self.contiguous, self.moved()))
+
+    def moved(self) -> list[Move]:
+        """The loads and stores beside those of the factors."""
+        return [m for m in super().moved() if not self.program.operands[m.operand].varies]
+
+    def contiguous(self, move: Move) -> bool:
+        return self.program.operands[move.operand].stride_class == CONTIGUOUS
+
+    def known_before(self) -> None:
+        made, apart = value_type(self.program.code[self.total].dtype), self.columns // SIDE_BY_SIDE
+        place = "across + u" if self.wide else f"across + u * {apart}"
+        self.add(f"const {made} v{self.total} = staged[down][{place}];")
+
+    def results(self) -> None:
+        """What follows the sums. They go through shared memory, some rows at a time, so that
+        neighbours among the threads read and write neighbours in memory; elements of two bytes,
+        written as the sums lie, would each take a transaction."""
+        before, dtype = self.depth, self.program.code[self.total].dtype
+        made, width = value_type(dtype), self.columns + SIDE_BY_SIDE
+        rows = min(self.rows, 1 << (self.shared_bytes // (width * dtype.itemsize)).bit_length() - 1)
+        self.add(f"{made} (*const staged)[{width}] = ({made} (*)[{width}])parts;")
+        self.neighbours()
+        self.add("#pragma unroll 1")
+        self.open(f"for (unsigned chunk = 0; chunk < {self.rows}; chunk += {rows})")
+        self.add("__syncthreads();")
+        left = f"staged[{self.row()} - chunk][{self.column()}] = sums[i][j];"
+        self.each_sum(f"if ({self.row()} - chunk < {rows}) {left}")
+        self.add("__syncthreads();")
+        inside, count = self.depth, rows * self.columns // SIDE_BY_SIDE
+        for times in self.ways():
+            self.open(f"for (unsigned e = thread; e < {count}; e += {THREADS})")
+            self.add(f"const unsigned across = {times}(e % {self.columns // SIDE_BY_SIDE});")
+            self.add(f"const unsigned down = e / {self.columns // SIDE_BY_SIDE};")
+            self.add(f"const int64_t i{ROWS} = row0 + chunk + down;")
+            self.add(f"if (i{ROWS} >= m || column0 + across >= n) continue;")
+            self._result()
+        self.close(inside)
+        self.close(before)
+
+    def _result(self) -> None:
+        """What follows four sums in a row."""
+        columns = range(ROWS + 1, self.program.outer)
+        places = Places("column0 + across", f"{self.columns // SIDE_BY_SIDE}", "n", columns)
+        self.side_by_side(places, Sweep([], self.points(), [], []))
 
 
 MATRICES = """\

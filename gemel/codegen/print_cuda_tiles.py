@@ -7,12 +7,10 @@ in registers. Several blocks may share the k of a tile.
 
 from __future__ import annotations
 
-from gemel.codegen.analysis import Sweep
 from gemel.codegen.c_values import literal, value_type
 from gemel.codegen.print_cuda_parts import PartText
-from gemel.codegen.print_cuda_places import Move, Places
 from gemel.codegen.print_cuda_shared import THREADS
-from gemel.codegen.program import CONTIGUOUS, ROWS
+from gemel.codegen.program import ROWS
 
 #: How many sums in a row a thread has side by side; it reads as many elements of shared memory at
 #: once.
@@ -54,7 +52,7 @@ class TileText(PartText):
         self.add(f"turn = turn == {ahead} ? 0 : turn + 1;")
         self.close(self.depth - 1)
         self._between_blocks()
-        self._results()
+        self.results()
         self.close(1)
 
     def _first_steps(self) -> None:
@@ -138,9 +136,9 @@ class TileText(PartText):
         down, right = self.sums
         dtype = self.program.code[self.total].dtype
         self.add(f"{value_type(dtype)} sums[{down}][{right}];")
-        self._each_sum(f"sums[i][j] = {literal(dtype, 0)};")
+        self.each_sum(f"sums[i][j] = {literal(dtype, 0)};")
 
-    def _each_sum(self, line: str) -> None:
+    def each_sum(self, line: str) -> None:
         down, right = self.sums
         before = self.depth
         self.add("#pragma unroll")
@@ -164,7 +162,7 @@ class TileText(PartText):
             place = self.in_shared(number, turn, "s", self._line(number, "i"))
             self.add(f"{name}[i] = {place};")
             self.close(self.depth - 1)
-        self._each_sum(f"sums[i][j] = {self._sum()};")
+        self.each_sum(f"sums[i][j] = {self._sum()};")
         self.close(before)
 
     def multiplied(self) -> None:
@@ -191,63 +189,34 @@ class TileText(PartText):
         self.open("if (gridDim.y > 1)")
         self.add(f"{made} *const left = ({made} *)given.scratch + (int64_t)blockIdx.x * {size};")
         self.add(f"const int64_t apart = (int64_t)gridDim.x * {size};")
-        self._each_sum(f"left[blockIdx.y * apart + {slot}] = sums[i][j];")
+        self.each_sum(f"left[blockIdx.y * apart + {slot}] = sums[i][j];")
         self.end_all_but_the_last()
         dtype = self.program.code[self.total].dtype
-        self._each_sum(f"sums[i][j] = {literal(dtype, 0)};")
+        self.each_sum(f"sums[i][j] = {literal(dtype, 0)};")
         self.add("#pragma unroll 1")
         self.open("for (int64_t part = 0; part < gridDim.y; ++part)")
         more = self.values.computed(
             "add", dtype, ("sums[i][j]", f"left[part * apart + {slot}]"), dtype
         )
-        self._each_sum(f"sums[i][j] = {more};")
+        self.each_sum(f"sums[i][j] = {more};")
         self.close(before)
 
-    @property
-    def has_neighbours(self) -> bool:
-        return any(map(self.contiguous, self.moved()))
-
-    def moved(self) -> list[Move]:
-        """The loads and stores beside those of the factors."""
-        return [m for m in super().moved() if not self.program.operands[m.operand].varies]
-
-    def contiguous(self, move: Move) -> bool:
-        return self.program.operands[move.operand].stride_class == CONTIGUOUS
-
-    def known_before(self) -> None:
-        made, apart = value_type(self.program.code[self.total].dtype), self.columns // SIDE
-        place = "across + u" if self.wide else f"across + u * {apart}"
-        self.add(f"const {made} v{self.total} = staged[down][{place}];")
-
-    def _results(self) -> None:
-        """What follows the sums. They go through shared memory, some rows at a time, so that
-        neighbours among the threads read and write neighbours in memory."""
-        before, dtype = self.depth, self.program.code[self.total].dtype
-        made, width = value_type(dtype), self.columns + SIDE
-        rows = min(self.rows, 1 << (self.shared_bytes // (width * dtype.itemsize)).bit_length() - 1)
-        self.add(f"{made} (*const staged)[{width}] = ({made} (*)[{width}])parts;")
-        self.neighbours()
-        self.add("#pragma unroll 1")
-        self.open(f"for (unsigned chunk = 0; chunk < {self.rows}; chunk += {rows})")
-        self.add("__syncthreads();")
-        left = f"staged[{self.row()} - chunk][{self.column()}] = sums[i][j];"
-        self._each_sum(f"if ({self.row()} - chunk < {rows}) {left}")
-        self.add("__syncthreads();")
-        inside, count = self.depth, rows * self.columns // SIDE
-        for times in self.ways():
-            self.open(f"for (unsigned e = thread; e < {count}; e += {THREADS})")
-            self.add(f"const unsigned across = {times}(e % {self.columns // SIDE});")
-            self.add(f"const unsigned down = e / {self.columns // SIDE};")
-            self.add(f"const int64_t i{ROWS} = row0 + chunk + down;")
-            self.add(f"if (i{ROWS} >= m || column0 + across >= n) continue;")
-            self._result()
-        self.close(inside)
+    def results(self) -> None:
+        """What follows the sum, for each sum of a thread."""
+        before, (down, right) = self.depth, self.sums
+        self.add("#pragma unroll")
+        self.open(f"for (int j = 0; j < {right}; ++j)")
+        self.add(f"int64_t column = column0 + {self.column()};", "if (column >= n) continue;")
+        self.coordinates(range(ROWS + 1, self.program.outer), "column")
+        self.add("#pragma unroll")
+        self.open(f"for (int i = 0; i < {down}; ++i)")
+        self.add(f"const int64_t i{ROWS} = row0 + {self.row()};", f"if (i{ROWS} >= m) continue;")
+        dtype = self.program.code[self.total].dtype
+        self.add(f"const {value_type(dtype)} v{self.total} = sums[i][j];")
+        self.steps(self.points())
         self.close(before)
 
-    def _result(self) -> None:
-        """What follows four sums in a row."""
-        columns = range(ROWS + 1, self.program.outer)
-        places = Places("column0 + across", f"{self.columns // SIDE}", "n", columns)
+    def points(self) -> list[int]:
+        """The instructions at a position of the result."""
         stages = range(self.analysis.last + 2)
-        positions = [p for stage in stages for p in self.analysis.point(stage, False)]
-        self.side_by_side(places, Sweep([], positions, [], []))
+        return [p for stage in stages for p in self.analysis.point(stage, False)]
