@@ -1,8 +1,8 @@
 """The libraries that `gpu` compares: their arrays, how to wait for the GPU, and the networks.
 
-Each computes in float32 without TF32, but for one product of bfloat16; `SETTINGS` in `gpu` says so, too. Every call is a library's
-usual, eager call. Networks are compiled by gemel (`hybridize`, `Trainer.compile`) and by JAX
-(`jit`).
+Each computes in float32 without TF32, but for one product of bfloat16; `SETTINGS` in `gpu` says so,
+too. Every call is a library's usual, eager call. Networks are compiled by gemel (`hybridize`,
+`Trainer.compile`) and by JAX (`jit`).
 """
 
 from __future__ import annotations
