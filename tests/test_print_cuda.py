@@ -126,6 +126,7 @@ FUNCTIONS_OF_ARRAYS = {
     "axes moved": (lambda x: x.transpose(2, 0, 1) * 3, [(9, 35, 34)]),
     "a sum by several blocks": (lambda x: x.sum(), [(50000,)]),
     "sums of rows by several blocks": (lambda x: x.sum(axis=1), [(3, 9000)]),
+    "sums of many rows by several blocks": (lambda x: x.sum(axis=1), [(12, 9000)]),
     "sums of columns by several blocks": (lambda x: x.sum(axis=0), [(9000, 5)]),
     "positions by several blocks": (lambda x: x.argmax(), [(20000,)]),
     "mean and deviation": (lambda x: (x.mean(axis=1), x.std(axis=1)), [(5, 700)]),

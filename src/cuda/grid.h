@@ -144,6 +144,8 @@ inline Grid grid_of(const Form& form, const int64_t* extents, int multiprocessor
   const int64_t worthwhile = length / (grid.along * kPerThread);
   const int64_t room = scratch / (form.partial_bytes * blocks * grid.across);
   const int64_t parts = std::min({divided_up(busy, blocks), worthwhile, room, kMostParts});
+  // All blocks but the last end when they have left their part, so each has one turn.
+  if (parts > 1) grid.x = blocks;
   grid.y = std::max<int64_t>(parts, 1);
   return grid;
 }

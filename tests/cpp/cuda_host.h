@@ -37,7 +37,7 @@ namespace host {
 
 constexpr size_t kStackBytes = 64 << 10;
 constexpr int64_t kScratchBytes = 4 << 20;
-constexpr int kMultiprocessors = 2, kResident = 2;
+constexpr int kMultiprocessors = 2, kResident = 1;
 
 // What a call returns if some threads of a block end while others wait for them.
 constexpr int32_t kDiverged = -1;
