@@ -566,16 +566,25 @@ class _Drawing:
 
 #: The dtypes whose products are summed in a dtype.
 FACTORS = {float32: (float16, bfloat16, float32), float64: (float64,), int32: (int8, uint8)}
+#: Sizes of products: m and n, and k.
+LINES = (1, 2, 3, 7, 8, 16, 17, 33, 64, 70)
+DEPTHS = (0, 1, 2, 5, 16, 33, 64, 100)
 
 
 class Product:
-    """A random matrix product: its epilogue, sizes, strides and buffers."""
+    """A random matrix product: its epilogue, sizes, strides and buffers. `lines`, `depths`: what m
+    and n are drawn from, and k."""
 
-    def __init__(self, seed: int, functions: Sequence[str] = ()) -> None:
+    def __init__(
+        self,
+        seed: int,
+        functions: Sequence[str] = (),
+        lines: Sequence[int] = LINES,
+        depths: Sequence[int] = DEPTHS,
+    ) -> None:
         self.draw = draw = random.Random(seed)
         self.dtype = draw.choice([*FACTORS])
-        self.sizes = tuple(draw.choice((1, 2, 3, 7, 8, 16, 17, 33, 64, 70)) for _ in "mn")
-        self.sizes += (draw.choice((0, 1, 2, 5, 16, 33, 64, 100)),)
+        self.sizes = tuple(draw.choice(lines) for _ in "mn") + (draw.choice(depths),)
         self.batch = draw.choice((1, 1, 2, 3)), draw.choice((1, 1, 2))
         self.lasts = draw.choice("km"), draw.choice("nk")
         self.memory = _Memory(draw.randint(0, 1 << 30))
@@ -743,6 +752,6 @@ class Product:
         )
 
 
-def products(functions: Sequence[str] = ()) -> st.SearchStrategy[Product]:
-    """Matrix products with an elementwise epilogue."""
-    return SEEDS.map(lambda seed: Product(seed, functions))
+def products(functions: Sequence[str] = (), **sizes: Sequence[int]) -> st.SearchStrategy[Product]:
+    """Matrix products with an elementwise epilogue, of such `sizes`."""
+    return SEEDS.map(lambda seed: Product(seed, functions, **sizes))

@@ -35,6 +35,8 @@ from gemel.codegen.target import cuda
 from gemel.dtype import bfloat16, float16
 
 pytestmark = pytest.mark.skipif(COMPILER is None, reason="no C++ compiler")
+# Each property has two examples at least: the first one that is drawn is the simplest, in which all
+# seeds are 0.
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +54,7 @@ def agree(case: Case, kernels: list[Kernel], other: Callable[[Any], Kernel] = me
     same_bytes(case, got, wanted)
 
 
-@examples(1)
+@examples(2)
 @given(cases=st.lists(programs(), min_size=20, max_size=20))
 def test_programs(build: Any, cases: list[Case]) -> None:
     kernels = build([case.calls[0].program for case in cases])
@@ -69,7 +71,7 @@ def test_neighbours(build: Any, cases: list[Case]) -> None:
         agree(case, [kernel])
 
 
-@examples(1)
+@examples(2)
 @given(cases=st.lists(programs((*FUNCTIONS, "power")), min_size=20, max_size=20))
 def test_functions_have_the_bits_of_the_machine_code(build: Any, cases: list[Case]) -> None:
     kernels = build([case.calls[0].program for case in cases])
@@ -77,8 +79,10 @@ def test_functions_have_the_bits_of_the_machine_code(build: Any, cases: list[Cas
         agree(case, [kernel], partial(compiled, RUNNABLE[0]))
 
 
-def products_agree(build: Any, several: list[Product], tile: Tile) -> None:
-    """Check products by tiles against their meaning as plain loops."""
+def products_agree(
+    build: Any, several: list[Product], tile: Tile, other: Callable[[Any], Kernel] = meant
+) -> None:
+    """Check products by tiles against plain loops; by default as the interpreter runs them."""
     cases = []
     for product in several:
         (call,) = product.plain().calls
@@ -88,27 +92,43 @@ def products_agree(build: Any, several: list[Product], tile: Tile) -> None:
     kernels = build([case.calls[0].program for case in cases]) if cases else []
     for product, case, kernel in zip(several, cases, kernels, strict=True):
         status, got = outcome(whole(case), lambda _, kernel=kernel: kernel)
-        found, wanted = outcome(product.plain(), meant)
+        found, wanted = outcome(product.plain(), other)
         assert status == found
         same_bytes(case, got, wanted)
 
 
-@examples(1)
+@examples(2)
 @given(several=st.lists(products(), min_size=10, max_size=10), tile=st.sampled_from(GRID_TILES))
 def test_products(build: Any, several: list[Product], tile: Tile) -> None:
     products_agree(build, several, tile)
 
 
-@examples(1)
+@examples(2)
 @given(several=st.lists(products(), min_size=16, max_size=16), tile=st.sampled_from(TENSOR_TILES))
 def test_products_on_tensor_cores(build: Any, several: list[Product], tile: Tile) -> None:
     products_agree(build, in_two_bytes(several), tile)
 
 
-@examples(1)
+@examples(2)
 @given(several=st.lists(products(), min_size=12, max_size=12), tile=st.sampled_from(GROUP_TILES))
 def test_products_by_groups_of_warps(build: Any, several: list[Product], tile: Tile) -> None:
     products_agree(build, in_two_bytes(several), tile)
+
+
+@pytest.mark.parametrize("tiles", [GRID_TILES, TENSOR_TILES, GROUP_TILES])
+@examples(2)
+@given(data=st.data())
+def test_products_near_the_borders_of_tiles(build: Any, tiles: Sequence[Tile], data: Any) -> None:
+    """A line more or less than tiles have, and so many k that shared memory is filled again."""
+    tile = data.draw(st.sampled_from(tiles))
+    lines = [size + more for size in {tile.rows, tile.columns} for more in (-1, 0, 1, 4)]
+    depths = [tile.depth * steps + more for steps in (1, 5, 12) for more in (-1, 0, 1)]
+    drawn = products(lines=lines, depths=depths)
+    count = 20 if tile.tensor else 4
+    several = data.draw(st.lists(drawn, min_size=count, max_size=count))
+    if tile.tensor:
+        several = in_two_bytes(several)
+    products_agree(build, several, tile, partial(compiled, RUNNABLE[0]))
 
 
 def in_two_bytes(several: list[Product]) -> list[Product]:
