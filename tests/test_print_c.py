@@ -74,7 +74,7 @@ def agree(case: Case, kernels: list[Kernel], other: Callable[[Any], Kernel]) -> 
     same_bytes(case, got, wanted)
 
 
-@examples(1)
+@examples(2)
 @given(cases=st.lists(programs(), min_size=20, max_size=20))
 def test_programs(built: Any, cases: list[Case]) -> None:
     kernels = built([case.calls[0].program for case in cases])
@@ -82,7 +82,7 @@ def test_programs(built: Any, cases: list[Case]) -> None:
         agree(case, [kernel], meant)
 
 
-@examples(1)
+@examples(2)
 @given(cases=st.lists(programs((*FUNCTIONS, "power")), min_size=20, max_size=20))
 def test_functions_have_the_bits_of_the_machine_code(built: Any, cases: list[Case]) -> None:
     kernels = built([case.calls[0].program for case in cases])
@@ -90,7 +90,7 @@ def test_functions_have_the_bits_of_the_machine_code(built: Any, cases: list[Cas
         agree(case, [kernel], partial(compiled, RUNNABLE[0]))
 
 
-@examples(1)
+@examples(2)
 @given(several=st.lists(products(), min_size=10, max_size=10))
 def test_products(built: Any, several: list[Product]) -> None:
     cases = [product.plain() for product in several]
