@@ -14,11 +14,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy
-import pytest
 from hypothesis import strategies as st
 from products import Described, in_loops
 
 from gemel import dtype as dtypes
+from gemel._core import load_object
 from gemel.codegen import meaning
 from gemel.codegen.contract import WindowAxes, steps
 from gemel.codegen.contract_plan import SCRATCH
@@ -57,8 +57,6 @@ from gemel.dtype import (
     uint8,
 )
 from gemel.runtime.backend import native_code
-
-binding = pytest.importorskip("llvmlite.binding")
 
 #: The targets that this machine can run, the best one first.
 RUNNABLE = [n for n in TARGETS if _NEEDED.get(n, set()) <= _flags()] or ["generic"]
@@ -121,14 +119,8 @@ def meant(program: Program) -> Kernel:
 
 def compiled(target: str, program: Program) -> Kernel:
     """A kernel compiled for a target that this machine can run."""
-    binding.initialize_native_target()
-    binding.initialize_native_asmprinter()
-    machine = binding.Target.from_default_triple().create_target_machine()
-    engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
-    code = native_code(program, TARGETS[target])
-    engine.add_object_file(binding.ObjectFileRef.from_data(code))
-    engine.finalize_object()
-    return callable_at(engine.get_function_address("kernel"), engine)
+    kernel = load_object(native_code(program, TARGETS[target]))
+    return callable_at(kernel.address, kernel)
 
 
 def callable_at(address: int, owner: Any) -> Kernel:

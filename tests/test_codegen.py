@@ -13,6 +13,7 @@ import pytest
 from products import at_the_end
 
 from gemel import dtype as dtypes
+from gemel._core import load_object
 from gemel.codegen.lane import OPERATORS, Lane, Recorder
 from gemel.codegen.program import (
     BROADCAST,
@@ -31,8 +32,6 @@ from gemel.codegen.target import _NEEDED, MACHINE, TARGETS, _flags
 from gemel.errors import CompileError
 from gemel.ir import philox
 
-binding = pytest.importorskip("llvmlite.binding")
-
 RUNNABLE = [n for n in TARGETS if _NEEDED.get(n, set()) <= _flags()] or ["generic"]
 if MACHINE not in ("x86_64", "AMD64"):
     RUNNABLE = ["generic"]
@@ -42,7 +41,7 @@ I8, U8, I32, I64, BOOL = dtypes.int8, dtypes.uint8, dtypes.int32, dtypes.int64, 
 I16, U16, U32, U64 = dtypes.int16, dtypes.uint16, dtypes.uint32, dtypes.uint64
 INTEGERS = (U8, I8, U16, I16, U32, I32, U64, I64)
 
-_engines: list[Any] = []
+_loaded: list[Any] = []
 _kernels: dict[tuple[str, str], Any] = {}
 
 
@@ -50,17 +49,11 @@ def kernel(program: Program, target: str) -> Any:
     """The program as a callable; compiled once."""
     found = _kernels.get((program.text, target))
     if found is None:
-        binding.initialize_native_target()
-        binding.initialize_native_asmprinter()
-        code = compile_program(program, TARGETS[target])
-        machine = binding.Target.from_default_triple().create_target_machine()
-        engine = binding.create_mcjit_compiler(binding.parse_assembly(""), machine)
-        engine.add_object_file(binding.ObjectFileRef.from_data(code))
-        engine.finalize_object()
-        _engines.append(engine)
+        loaded = load_object(compile_program(program, TARGETS[target]))
+        _loaded.append(loaded)  # it owns the code
         word, whole = ctypes.c_void_p, ctypes.c_int64
         kind = ctypes.CFUNCTYPE(ctypes.c_int32, word, word, whole, whole)
-        found = _kernels[program.text, target] = kind(engine.get_function_address("kernel"))
+        found = _kernels[program.text, target] = kind(loaded.address)
     return found
 
 

@@ -12,6 +12,7 @@ import numpy
 import pytest
 from products import Described, at_the_end, in_loops, steps
 
+from gemel._core import load_object
 from gemel.codegen import contract, contract_plan
 from gemel.codegen import target as targets
 from gemel.codegen.contract_plan import SCRATCH
@@ -32,8 +33,6 @@ from gemel.codegen.schedules import compile_program
 from gemel.dtype import DType, bfloat16, bool_, float16, float32, float64, int32, int64
 from gemel.errors import CompileError, GemelError
 
-llvm = pytest.importorskip("llvmlite.binding")
-
 _LEVELS = ("avx512", "avx2", "generic")
 NAMES = _LEVELS[_LEVELS.index(targets._best(targets._flags())) :]
 _loaded: dict[tuple[str, str], Any] = {}
@@ -43,22 +42,12 @@ def loaded(program: Program, target: targets.Target) -> Any:
     """The kernel as a callable; compiled once."""
     key = program.text, target.name
     if key not in _loaded:
-        code = compile_program(program, target)
-        machine = llvm.Target.from_default_triple().create_target_machine()
-        engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), machine)
-        engine.add_object_file(llvm.ObjectFileRef.from_data(code))
-        engine.finalize_object()
+        kernel = load_object(compile_program(program, target))
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         kind = ctypes.CFUNCTYPE(ctypes.c_int32, pointer, pointer, integer, integer)
-        # The engine owns the code, so it must live as long as the function.
-        _loaded[key] = engine, kind(engine.get_function_address("kernel"))
+        # The kernel owns the code, so it must live as long as the function.
+        _loaded[key] = kernel, kind(kernel.address)
     return _loaded[key][1]
-
-
-@pytest.fixture(scope="module", autouse=True)
-def native() -> None:
-    llvm.initialize_native_target()
-    llvm.initialize_native_asmprinter()
 
 
 def run(

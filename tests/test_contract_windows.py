@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import pytest
 from products import at_the_end, steps
-from test_contract import NAMES, filled, kept_as, native, plain, run  # noqa: F401 -- native is a fixture
+from test_contract import NAMES, filled, kept_as, plain, run
 
 import gemel
 from gemel import autograd, gluon, np, npx

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 import pytest
 from products import Described, in_loops
-from test_contract import LAYOUTS, NAMES, native, run  # noqa: F401 -- native is a fixture
+from test_contract import LAYOUTS, NAMES, run
 
 from gemel.codegen import contract, meaning, print_c
 from gemel.codegen import target as targets

@@ -10,7 +10,7 @@ import numpy
 import pytest
 from products import in_loops
 from products import steps as planned
-from test_contract import LAYOUTS, check_product, filled, kept_as, native, plain, run  # noqa: F401
+from test_contract import LAYOUTS, check_product, filled, kept_as, plain, run
 from test_contract_windows import WAYS, Axes, at_the_end, by_places, laid_out
 
 import gemel
