@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from functools import cached_property
 
-from gemel.codegen.analysis import Analysis, Sweep
+from gemel.codegen.analysis import Sweep
 from gemel.codegen.c_values import Functions, element_type, value_type
 from gemel.codegen.print_c import EXTREMES, printed
 from gemel.codegen.print_cuda_places import HEAD as PLACES_HEAD
@@ -76,7 +77,6 @@ def _kind_of(program: Program) -> type[GridText]:
 
 def form(program: Program) -> bytes:
     """What the launch of a program's kernel depends on: the struct `Form` of src/cuda/grid.h."""
-    from gemel.codegen.print_cuda_tiles import TileText
     from gemel.codegen.print_cuda_turned import turned_loads
 
     text = _kind_of(program)(Functions(), program, "")
@@ -93,28 +93,12 @@ def form(program: Program) -> bytes:
         program.vectors_along == INNER,
         "scan" in names,
         any(program.operands[number].dtype.name not in ATOMIC for number in added),
-        partial_bytes(program),
+        text.partial_bytes,
         "check" in names,
         bool(turned_loads(program)),
         *tile,
-        text.shared_bytes if isinstance(text, TileText) else 0,
+        text.shared_bytes,
     )
-
-
-def partial_bytes(program: Program) -> int:
-    """What blocks leave for each other per outer position, if they may share its inner positions:
-    if these are only reduced, once. Else 0."""
-    names = {step.name for step in program.code}
-    if program.in_tiles:
-        return 8
-    if not program.inner or names & {"scan", "check", "scatter_add"}:
-        return 0
-    analysis = Analysis(program)
-    written = (p for p, step in enumerate(program.code) if step.name in WRITES)
-    if analysis.last != 0 or any(analysis.inner[position] for position in written):
-        return 0
-    found = (program.code[p].attribute for p in analysis.plain_sweep(0).reductions)
-    return sum(16 if name in EXTREMES else 8 for name in found)
 
 
 class GridText(SharedText):
@@ -122,6 +106,28 @@ class GridText(SharedText):
 
     #: The threads of a block, and how many blocks should at least fit on a multiprocessor.
     bounds = f"{THREADS}"
+
+    @property
+    def shared_bytes(self) -> int:
+        """The shared memory that a block asks for at the launch."""
+        return 0
+
+    @cached_property
+    def partial_bytes(self) -> int:
+        """What blocks leave for each other per outer position, if they may share its inner
+        positions: if these are only reduced, once. Else 0."""
+        code, analysis = self.program.code, self.analysis
+        if not self.program.inner or {step.name for step in code} & {
+            "scan",
+            "check",
+            "scatter_add",
+        }:
+            return 0
+        written = (p for p, step in enumerate(code) if step.name in WRITES)
+        if analysis.last != 0 or any(analysis.inner[position] for position in written):
+            return 0
+        found = (code[p].attribute for p in analysis.plain_sweep(0).reductions)
+        return sum(16 if name in EXTREMES else 8 for name in found)
 
     def text(self) -> str:
         """The kernel, after the program's text as a comment."""
@@ -272,7 +278,7 @@ class GridText(SharedText):
             self.open("if (along > 1)")
             self.in_block(sweep.reductions)
             self.close(before)
-        if partial_bytes(self.program):
+        if self.partial_bytes:
             self.between_blocks(sweep.reductions)
 
 

@@ -14,8 +14,8 @@ from gemel.codegen.print_cuda_shared import THREADS
 from gemel.codegen.print_cuda_tensor import TensorText
 from gemel.codegen.program import Program
 
-#: The elements of a row in shared memory, and those of a vector.
-ROW, VECTOR = 64, 8
+#: The elements of a row in shared memory, and those that stay together.
+ROW, TOGETHER = 64, 8
 #: Rows and k of one instruction, and the warps of a group.
 GROUP_ROWS, GROUP_DEPTH, GROUP_WARPS = 64, 16, 4
 #: The shared memory that these GPUs give a block.
@@ -66,7 +66,7 @@ class GroupText(TensorText):
     def in_shared(self, number: int, turn: str, along: str, line: str) -> str:
         row, place = (line, along) if self.k_inside(number) else (along, f"({line}) % {ROW}")
         block = "" if self.k_inside(number) else f"[({line}) / {ROW}]"
-        inside = f"(({place}) / {VECTOR} ^ ({row}) % 8) * {VECTOR} + ({place}) % {VECTOR}"
+        inside = f"(({place}) / {TOGETHER} ^ ({row}) % 8) * {TOGETHER} + ({place}) % {TOGETHER}"
         return f"shared_{'ab'[number]}[{turn}]{block}[{row}][{inside}]"
 
     def multiply(self, turn: str) -> None:

@@ -12,12 +12,11 @@ from collections.abc import Iterable
 
 from gemel.codegen.c_values import Functions, literal, value_type
 from gemel.codegen.print_cuda import GridText
+from gemel.codegen.print_cuda_places import VECTOR
 from gemel.codegen.print_cuda_shared import THREADS
 from gemel.codegen.program import ROWS, Program
 from gemel.dtype import DType
 
-#: The bytes that a thread copies at once.
-VECTOR = 16
 #: Elements between lines of shared memory, so that neighbours lie in different banks.
 PADDING = 4
 #: For how many steps shared memory has room: one is multiplied, the others are on their way.
@@ -92,6 +91,11 @@ class PartText(GridText):
         return max(min(STEPS, self.room // self._step_bytes()), 2) - 1
 
     @property
+    def partial_bytes(self) -> int:
+        """What blocks that share a tile leave for each of its sums."""
+        return 8
+
+    @property
     def shared_bytes(self) -> int:
         """The shared memory for parts of both factors."""
         return (self.steps_ahead + 1) * self._step_bytes()
@@ -147,8 +151,7 @@ class PartText(GridText):
         1 if they do not lie side by side in shared memory, or the axis along which they are
         neighbours consists of several."""
         _, dtype, lines, form = self._factor(number)
-        count = VECTOR // dtype.itemsize
-        axes = self._inner if form == "k" else self._axes(number)
+        count, axes = VECTOR // dtype.itemsize, self._near(number)
         kept = (form == "k") == self.k_inside(number)
         enough = lines * self.step_length >= count * THREADS
         return count if self._loaded(number) and kept and enough and len(axes) == 1 else 1
@@ -161,6 +164,10 @@ class PartText(GridText):
     def _axes(self, number: int) -> range:
         """The dimensions along which a factor's lines follow each other."""
         return range(ROWS, ROWS + 1) if number == 0 else range(ROWS + 1, self.program.outer)
+
+    def _near(self, number: int) -> range:
+        """The dimensions along which a factor's neighbours in memory follow each other."""
+        return self._inner if self.forms[number] == "k" else self._axes(number)
 
     def _tabled(self) -> bool:
         """Whether the places along k are kept in tables, because k runs along several axes."""
@@ -180,22 +187,12 @@ class PartText(GridText):
         self.add("#pragma unroll" if unrolled else "#pragma unroll 1")
         self.open(f"for (int e = 0; e < {count or self._count(number)}; ++e)")
         self.add(f"const unsigned place = thread + e * {THREADS};")
-        if at_once > 1:
-            self.add(self.several_places(number))
-        elif form == "k":
-            self.add(f"const unsigned along = place % {step}, line = place / {step};")
-        else:
-            self.add(f"const unsigned line = place % {lines}, along = place / {lines};")
-
-    def several_places(self, number: int) -> str:
-        """Declares the place in the tile of several elements that a thread copies at once."""
-        _, _, lines, form = self._factor(number)
-        at_once = self._at_once(number)
         if form == "k":
-            share = self.step_length // at_once
-            return f"const unsigned along = place % {share} * {at_once}, line = place / {share};"
-        count = lines // at_once
-        return f"const unsigned line = place % {count} * {at_once}, along = place / {count};"
+            share = step // at_once
+            self.add(f"const unsigned along = place % {share} * {at_once}, line = place / {share};")
+        else:
+            share = lines // at_once
+            self.add(f"const unsigned line = place % {share} * {at_once}, along = place / {share};")
 
     def _lines(self, number: int) -> None:
         """Finds how many lines of a factor there are, and where the first is; or if they follow
@@ -228,10 +225,8 @@ class PartText(GridText):
         """Declares where the first lies of what a thread copies in a step, and the distance."""
         name, dtype, lines, form = self._factor(number)
         before, at_once = self.depth, self._at_once(number)
-        line, along = (
-            self._stride(number, self._axes(number)[0]),
-            self._stride(number, self._inner[0]),
-        )
+        (line_axis,), (along_axis,) = self._axes(number), self._inner
+        line, along = self._stride(number, line_axis), self._stride(number, along_axis)
         self.add(f"const {value_type(dtype)} *from_{name};")
         self._places(number, count=1)
         place = f"start_{name} + line * {line} + along * {along}"
@@ -303,9 +298,7 @@ class PartText(GridText):
     def _aligned(self, number: int) -> None:
         """Declares whether all of a factor can be copied 16 bytes at a time: neighbours lie side by
         side, lines consist of whole vectors, and addresses allow it."""
-        name, _, _, form = self._factor(number)
-        at_once = self._at_once(number)
-        axis = self._inner[0] if form == "k" else self._axes(number)[0]
+        name, at_once, (axis,) = "ab"[number], self._at_once(number), self._near(number)
         dimensions = (*range(ROWS), *self._axes(number), *self._inner)
         counts = [self._stride(number, d) for d in dimensions if d != axis]
         whole = " | ".join((*counts, self.extent(axis)))
@@ -316,11 +309,12 @@ class PartText(GridText):
 
     def _copy(self, number: int, first: str, turn: str, size: int) -> None:
         """Begins to copy some bytes to shared memory."""
-        name, _, _, _ = self._factor(number)
-        place = f"{self.array(number)} + {self._offset_of(number, first)}"
+        name = "ab"[number]
         if self._regular(number):
             stride = self._stride(number, self._inner[0])
             place = f"from_{name} + ({first} * {stride} + e * jump_{name})"
+        else:
+            place = f"{self.array(number)} + {self._offset_of(number, first)}"
         to = self.in_shared(number, turn, "along", "line")
         self.add(f"copy_later<{size}>(&{to}, {place}, along < left && line < lines_{name});")
 
@@ -329,7 +323,7 @@ class PartText(GridText):
         name, dtype, _, form = self._factor(number)
         at_once, made = self._at_once(number), value_type(dtype)
         along, line = ("along + i", "line") if form == "k" else ("along", "line + i")
-        axis = self._inner[0] if form == "k" else self._axes(number)[0]
+        (axis,) = self._near(number)
         place = f"{self.array(number)} + {self._offset_of(number, first)}"
         self.add(f"const {made} *const from = {place};", f"{made} few[{at_once}] = {{}};")
         self.add("#pragma unroll")
@@ -381,4 +375,4 @@ class PartText(GridText):
         self.close(before)
 
 
-__all__ = ["PADDING", "PartText"]
+__all__ = ["PartText"]

@@ -16,7 +16,7 @@ from gemel.codegen.program import BROADCAST, CONTIGUOUS, INDEX
 
 #: How many positions a thread computes at a time (kSideBySide in src/cuda/grid.h).
 SIDE_BY_SIDE = 4
-#: The most bytes that one instruction reads or writes.
+#: The most bytes that one instruction reads, writes or copies.
 VECTOR = 16
 HEAD = """
 /* Returns rest modulo extent, and divides rest by it: in 32 bits if they are enough. */
@@ -275,4 +275,4 @@ class PlacesText(KernelText):
             super().step(position)
 
 
-__all__ = ["HEAD", "SIDE_BY_SIDE", "Places", "PlacesText"]
+__all__ = ["HEAD", "SIDE_BY_SIDE", "VECTOR", "Move", "Places", "PlacesText"]
