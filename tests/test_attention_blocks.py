@@ -235,6 +235,15 @@ def test_how_attention_is_cut_into_blocks() -> None:
     assert cut(8, 4096, 4096, most=1024) == Cut(1, 128)
 
 
+def test_causal_attention_has_rounds_for_each_part() -> None:
+    """Rounds are short where they skip later keys, and at least one for each of the parts."""
+    assert cut(8, 255, 256, causal=True) == cut(8, 255, 256)
+    for queries in (256, 300, 384, 511, 512, 1000, 4096):
+        rows = cut(8, queries, queries, causal=True).queries
+        assert 64 <= rows <= 128 and queries // rows >= 4
+    assert cut(8, 1024, 1024, causal=True) == Cut(1, 128)
+
+
 LONG = [drawn(4, 300, 3), drawn(4, 1100, 3, seed=1), drawn(4, 1100, 2, seed=2)]
 
 

@@ -135,13 +135,22 @@ def exp_falling(xp: Lane, x: Recorded) -> Recorded:
 
 
 def _raising(xp: Lane, x: Recorded, how: str) -> Recorded:
-    """e**x; `how` names the instruction that multiplies by a power of two."""
+    """e**x; `how` names the instruction that multiplies by a power of two.
+
+    What underflows to 0 is multiplied as 0: Intel's processors take a hundred cycles for a product
+    that underflows, and the weights of a masked softmax would all be such products.
+    """
     magic = EXPONENT[how][x.dtype]
+    least = -104.0 if x.dtype is dtypes.float32 else -746.0
+    small = x < least
+    x = xp.where(small, least, x)
     if x.dtype is dtypes.float32:
-        r, n = _without_ln2(xp.where(x < -104.0, -104.0, x), magic)
-        return _scaled(polynomial(r, "exp"), n, how)
-    p, n = _reduce_exp(xp.where(x < -746.0, -746.0, x), magic)
-    return _scaled(p + 1, n, how)
+        r, n = _without_ln2(x, magic)
+        raised = polynomial(r, "exp")
+    else:
+        p, n = _reduce_exp(x, magic)
+        raised = p + 1
+    return _scaled(xp.where(small, 0.0, raised), n, how)
 
 
 def expm1(xp: Lane, x: Recorded) -> Recorded:

@@ -30,12 +30,14 @@ def power_of_two(xp: Any, n: Any) -> Any:
 def exp2(xp: Any, x: Any) -> Any:
     """2 to the power of a floating-point x."""
     low, high = (-152, 129) if x.dtype.itemsize == 4 else (-1080, 1025)
-    x = xp.where(x > high, high, xp.where(x < low, low, x))
+    small = x < low
+    x = xp.where(x > high, high, xp.where(small, low, x))
     whole = xp.where(x == x, xp.rint(x), 0)
     half = xp.floor(whole * 0.5)
+    # Products that underflow take long on some processors, so what becomes 0 is 0 before them.
+    part = xp.where(small, 0.0, xp.exp((x - whole) * LN2))
     # 2 ** whole alone may overflow where the result does not, so it is multiplied in two halves.
-    part = xp.exp((x - whole) * LN2) * power_of_two(xp, half)
-    return part * power_of_two(xp, whole - half)
+    return part * power_of_two(xp, half) * power_of_two(xp, whole - half)
 
 
 def log2(xp: Any, x: Any) -> Any:

@@ -66,7 +66,8 @@ def _(
 @blocked_attention.planned
 def _(*arrays: Any, causal: bool, heads: int, rows: int) -> Any:
     query, key, *_ = arrays
-    return _in_parts(forward, arrays, _cut(query, key, heads, rows), _lead(query, key), causal)
+    chosen = _cut(query, key, heads, rows, causal)
+    return _in_parts(forward, arrays, chosen, _lead(query, key), causal)
 
 
 @blocked_attention.whole
@@ -151,7 +152,7 @@ def are_held(query: Spec, key: Spec) -> bool:
 def _(*arrays: Any, causal: bool, heads: int, rows: int) -> Any:
     _, query, key, *_ = arrays
     # For each range of keys, two arrays of scores are in use.
-    chosen = _cut(query, key, heads, rows, 2 * RANGE)
+    chosen = _cut(query, key, heads, rows, causal, 2 * RANGE)
     return _in_parts(backward, arrays, chosen, _lead(query, key), causal)
 
 
@@ -191,11 +192,11 @@ def _lead(query: Any, key: Any) -> tuple[int, ...]:
     return tuple(broadcast("attention", *specs))
 
 
-def _cut(query: Any, key: Any, heads: int, rows: int, most: int = 0) -> Cut:
+def _cut(query: Any, key: Any, heads: int, rows: int, causal: bool, most: int = 0) -> Cut:
     """The requested cut, or else the one chosen for these sizes."""
     lead = [n for n in _lead(query, key) if not n == 1] or [1]
     if heads or rows:
         return Cut(heads if heads and lead[-1] % heads == 0 and not rows else 1, rows)
     if product(lead) == 0 or query.shape[-2] == 0:
         return Cut(lead[-1], 0)
-    return cut(lead[-1], query.shape[-2], key.shape[-2], most)
+    return cut(lead[-1], query.shape[-2], key.shape[-2], most, causal)

@@ -19,6 +19,8 @@ FEWEST_KEYS = 128
 TOGETHER = 1 << 17
 #: Queries in one round, at least. With fewer, keys and values would be read too often.
 FEWEST = 128
+#: The same where a round skips the keys after its queries: the fewer queries, the more it skips.
+FEWEST_CAUSAL = 64
 #: Causal attention is cut into this many parts, each of which sees the keys up to its own end.
 PARTS = 4
 #: Keys whose gradients are accumulated at a time (they fit in the cache); the most such ranges.
@@ -50,15 +52,19 @@ def octave(extent: int) -> int:
     return power
 
 
-def cut(heads: int, queries: int, keys: int, most: int = 0) -> Cut:
+def cut(heads: int, queries: int, keys: int, most: int = 0, causal: bool = False) -> Cut:
     """How to cut the scores of `heads` heads of the last leading axis, with `most` keys at a time.
 
     Guards keep a free number of keys between two powers of two, a free number of queries on one
-    side of a bound, and a free number of heads a multiple of the heads of a round.
+    side of a bound (between two powers of two if causal), and a free number of heads a multiple of
+    the heads of a round.
     """
     power = octave(keys)
     power = min(power, most or power)
     rows = max(FEWEST, TOGETHER // power)
+    if causal and queries >= PARTS * FEWEST_CAUSAL:
+        # Enough rounds that each of the parts has some.
+        return Cut(1, min(rows, max(FEWEST_CAUSAL, octave(queries) // (2 * PARTS))))
     if queries >= 2 * rows:
         return Cut(1, rows)
     few = (g for g in range(seen(heads), 1, -1) if seen(heads) % g == 0)
