@@ -234,6 +234,29 @@ def test_few_rows_without_panels_in_blocks_of_k(a_last: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("a_last", ["k", "m"])
+def test_few_rows_read_a_large_factor_a_few_lines_at_a_time(a_last: str, name: str) -> None:
+    """If a pass over few columns would touch too many pages, or lines lie in the same sets."""
+
+    def is_streamed(dtype: DType, m: int, n: int, k: int) -> bool:
+        task = Task(dtype, (a_last, "n"), targets.TARGETS[name], m, n, k)
+        return contract_plan.variants(task).k_block == contract_plan.STREAMED
+
+    for dtype, m, n, k in (
+        (float32, 1, 1100, 1100),
+        (float32, 3, 700, 1701),
+        (float32, 32, 1024, 515),
+        (float64, 2, 515, 1033),
+        (float64, 20, 513, 1029),
+    ):
+        assert is_streamed(dtype, m, n, k)
+        check_product(dtype, name, (m, n, k), (a_last, "n"), seed=m, pad=m % 4)
+    assert not is_streamed(float32, 32, 1000, 515), "lines in other sets"
+    assert not is_streamed(float32, 1, 1024, 515), "each line is read once"
+    assert not is_streamed(float32, 40, 1024, 2048), "the first rows make panels"
+
+
+@pytest.mark.parametrize("name", NAMES)
 def test_panels_that_share_lines_of_memory(name: str) -> None:
     """Whole panels are packed in the order of k, several at a time; a shorter last one alone."""
     for m, n in ((14 * 9, 160), (14 * 9 + 5, 163), (3, 1), (57, 32), (71, 31)):

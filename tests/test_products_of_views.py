@@ -234,3 +234,12 @@ def test_few_columns_are_rows_of_both_transposed(left: Any, right: Any, dtype: s
         numpy.testing.assert_array_equal(plain.asnumpy(), expected)
         numpy.testing.assert_array_equal(ends.asnumpy(), expected * 2 + c)
         numpy.testing.assert_array_equal(np.matmul(given, np.array(b)).asnumpy(), expected)
+
+
+@pytest.mark.parametrize("n", [1024, 1100])
+def test_rows_have_the_same_bits_alone_and_among_others(n: int) -> None:
+    """Whether few rows read a large factor where it lies or many read panels: k has one order."""
+    x, y = np.random.normal(size=(40, 1100)), np.random.normal(size=(1100, n))
+    whole = (x @ y).asnumpy()
+    for rows in (1, 2, 7, 20, 32):
+        assert (x[:rows] @ y).asnumpy().tobytes() == whole[:rows].tobytes()

@@ -208,6 +208,9 @@ class MicroTile:
         how far below these are, and the distance to prefetch from that step on: in the next
         columns."""
         kernel, builder = self.kernel, self.builder
+        if kernel.split and not kernel.packs_b:  # b streams by: the next block's lines come next
+            block = builder.mul(kernel.values["k_block"], kernel.b_stride)
+            return self.depth[1], block, block
         lines = -(-kernel.columns // self.right.per_cache_line)
         steps = builder.minimum(i64(max(AHEAD, UNDERWAY // lines)), self.depth[1])
         last = builder.sub(self.depth[1], steps)

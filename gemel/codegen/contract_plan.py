@@ -59,6 +59,8 @@ FIRST_BYTES, SECOND = 1 << 14, 0.1
 SMALL = 32
 #: Up to this many rows, loading a part of b takes long compared to the work done with it.
 FAR_ROWS = 256
+#: How many lines of a streamed b are read at a time; its tiles' columns, and those of many tiles.
+STREAMED, STREAM, WIDE_STREAM = 16, 512, 1024
 #: Numbers of vectors of columns for which panels of two vectors are at least a sixteenth empty.
 HALF = range(3, 16, 2)
 #: From this many bytes on b is in no cache. Kernels for one or two rows, and dot products of
@@ -264,6 +266,11 @@ def _is_far(schedule: Schedule, task: Task) -> bool:
     return task.m <= FAR_ROWS and whole > NEAR_BYTES
 
 
+def _streams(schedule: Schedule, task: Task) -> bool:
+    """Whether b is read where it lies, a few lines of all columns of a tile at a time."""
+    return schedule.b_form == "n" and not schedule.packs_b and task.streams(schedule.rows)
+
+
 def _dot(task: Task) -> Schedule:
     """Rows of a x rows of b, held as partial sums in most of the registers. The rows are divided as
     evenly as possible."""
@@ -415,8 +422,10 @@ def _fits(count: int, vectors: int) -> bool:
 
 
 def _k_block(schedule: Schedule, task: Task) -> int:
-    """Blocks of k of about equal length if what several micro-tiles read would outgrow the cache;
-    else 0."""
+    """Equal blocks of k if what several micro-tiles read would outgrow the cache, short ones if b
+    streams by; else 0."""
+    if _streams(schedule, task):
+        return STREAMED
     most = K_BLOCK * 4 // task.dtype.itemsize
     again = schedule.b_form == "packed" or task.m > schedule.rows
     if schedule.kind != "gemm" or not again or task.k <= most * 3 // 2:
@@ -438,6 +447,8 @@ def _tiled(schedule: Schedule, task: Task, k_block: int = 0, wide: int = 0) -> C
     if microseconds > ALONE:
         wanted = max(4 if microseconds < 100 else 8, int(microseconds / LONGEST) + 1)
     line = task.k * task.dtype.itemsize
+    if _streams(schedule, task):
+        wanted = min(wanted, max(2, min(4, n // STREAM), n // WIDE_STREAM))
     if schedule.packs_b and m * line > NEAR_BYTES:
         # Each tile reads its rows of a from afar, for all its columns.
         wanted = min(wanted, max(8, n // (2 * columns)))

@@ -27,6 +27,9 @@ FOURS, PAIRS = 4, 2
 #: How much of k fits into the panels that kernels make of windows.
 DEPTH = 576
 
+#: The bytes of a page, and those of all pages whose addresses a processor keeps; and how many lines
+#: that fall into the same sets of its caches are too many.
+PAGE, REACH, CROWD = 1 << 12, 1 << 22, 512
 
 #: From this many rows and this much of k on, a product of bfloat16 is done in pairs; from fewer
 #: rows on if panels of b exist already.
@@ -149,6 +152,18 @@ class Task(NamedTuple):
         whole = (m * k + k * n + m * n) * size
         moved = whole // NEAR + maximum(whole - NEAR_BYTES, 0) // FURTHER
         return 100 + self.batch * maximum(arithmetic, moved)
+
+    def streams(self, rows: int) -> bool:
+        """Whether it pays to read a few lines of b at a time, for many columns, in micro-tiles of
+        `rows`.
+
+        It does if a pass over few columns touches more pages than the processor keeps addresses
+        for, or if further rows read lines again that fall into the same sets of the caches.
+        """
+        line = self.n * self.dtype.itemsize
+        crowded = self.m > rows and self.k >= CROWD and line % (PAGE // 2) == 0
+        far = self.k * line > NEAR_BYTES
+        return bool(far and (crowded or self.k * min(line, PAGE) > REACH))
 
     def in_buckets(self) -> Task:
         """The same task with m, n and batch replaced by their buckets; k stays."""
