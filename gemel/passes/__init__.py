@@ -24,6 +24,7 @@ from gemel.passes.gradient import gradient
 from gemel.passes.hoist import hoist
 from gemel.passes.join import add_up, unite
 from gemel.passes.loop_gradient import share_loops
+from gemel.passes.parts import in_parts
 from gemel.passes.precision import mixed
 from gemel.passes.recompute import fuse_sums, recompute
 from gemel.passes.simplify import drop, expand, fold, merge, transpose_products
@@ -40,13 +41,15 @@ PIPELINE: tuple[Pass, ...] = (
     unite,  # parts written side by side become a concatenation
     add_up,  # a @ b + c @ d becomes one product
     merge,  # common subexpression elimination
+    in_parts,  # long reductions are divided, so that several cores share them
     fuse,  # operations are grouped into kernels
     recompute,  # rematerialization across kernels
     fuse_sums,  # reductions that read the same array share a kernel
 )
 
-#: What is done before that for GPUs.
+#: What is done before that for GPUs, and what is not: their blocks share long sums.
 FOR_GPUS: tuple[Pass, ...] = (direct,)
+NOT_FOR_GPUS: tuple[Pass, ...] = (in_parts,)
 
 
 def optimize(graph: Graph, passes: Sequence[Pass] = PIPELINE) -> Graph:
@@ -134,6 +137,7 @@ __all__ = [
     "fuse_sums",
     "gradient",
     "hoist",
+    "in_parts",
     "merge",
     "mixed",
     "optimize",

@@ -105,12 +105,14 @@ class Backend:
         return print_cuda.source if self.target.grid else print_c.source
 
     def passes(self, chosen: Sequence[Any] | None = None) -> tuple[Any, ...]:
-        """The passes for a graph: the pipeline or `chosen` ones, after those for this kind of
-        device."""
-        from gemel.passes import FOR_GPUS, PIPELINE
+        """The passes for a graph: the pipeline or `chosen` ones, as this kind of device needs
+        them."""
+        from gemel.passes import FOR_GPUS, NOT_FOR_GPUS, PIPELINE
 
-        first = FOR_GPUS if self.target.grid else ()
-        return (*first, *(PIPELINE if chosen is None else chosen))
+        steps = tuple(PIPELINE if chosen is None else chosen)
+        if not self.target.grid:
+            return steps
+        return (*FOR_GPUS, *(step for step in steps if step not in NOT_FOR_GPUS))
 
     def serving(self, program: Program) -> Backend:
         """The backend whose kernel of a program is used: the plain one if no recipe applies."""

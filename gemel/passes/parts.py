@@ -1,0 +1,172 @@
+"""in_parts: long reductions to few results, in two steps, so that all cores have a share.
+
+A kernel is divided over cores along the results. A sum of a million elements is one result. Here it
+becomes the sum of the sums of its parts. Which parts there are depends on the shape alone, so the
+bits of the result do, too.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from gemel.extent import same_for_all
+from gemel.ir.graph import Entry, Graph, Node, rewrite
+from gemel.ir.op_kinds import Elementwise, Reduction
+from gemel.ops import elementwise, shape
+from gemel.spec import normalize_axes, product
+
+#: From this many elements on, parts pay: one core takes some twenty microseconds for fewer.
+LONG = 1 << 18
+#: Up to this many results, or, along contiguous columns, this many bytes of them, a kernel cannot
+#: keep several cores busy.
+FEW, NARROW = 8, 256
+#: How many parts an axis is cut into.
+PARTS = 32
+#: An axis of this many positions gives the parts, one for each, if the others have so many
+#: elements.
+LEAST, MOST, OTHERS = 16, 4096, 256
+#: What joins the results of two parts, by what a reduction combines its elements with.
+JOINED = {
+    "sum": elementwise.add,
+    "prod": elementwise.multiply,
+    "max": elementwise.maximum,
+    "min": elementwise.minimum,
+}
+
+
+#: Makes a part of an entry along an axis.
+Part = Callable[[Entry, int], Entry]
+
+
+def in_parts(graph: Graph) -> Graph:
+    """Replace long reductions to few results by reductions of parts, and one of their results."""
+    uses = graph.uses()
+
+    def divided(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        if not isinstance(node.op, Reduction) or node.op.combine not in JOINED:
+            return None
+        (x,) = inputs
+        axes = normalize_axes(node.op.name, node.params["axis"], x.ndim)
+        if x.dtype.kind == "c" or not axes or not _pays(x, axes):
+            return None
+        return _Division(node, x, axes, uses).result()
+
+    return rewrite(graph, divided)
+
+
+def _pays(x: Entry, axes: tuple[int, ...]) -> bool:
+    """Whether the results are too few for several cores, and the elements enough. For free sizes
+    this sets a guard, unless what is known decides."""
+    results = product([n for i, n in enumerate(x.shape) if i not in axes])
+    columns = x.ndim - 1 not in axes
+    few = NARROW // x.dtype.itemsize if columns else FEW - 1
+    reduced = product([x.shape[i] for i in axes])
+    if type(reduced) is int and reduced * few < LONG or type(results) is int and results > few:
+        return False
+    return bool(product(x.shape) >= LONG and results <= few)
+
+
+class _Division:
+    """A reduction of `x` over `axes` that is computed in parts."""
+
+    def __init__(self, node: Node, x: Entry, axes: tuple[int, ...], uses: Counter[Entry]) -> None:
+        assert isinstance(node.op, Reduction)
+        self.op: Any = node.op
+        self.source, self.uses = node.inputs[0], uses
+        self.axes, self.keepdims = axes, node.params["keepdims"]
+        self.spec = node.specs[0]
+        #: Partial sums of float16 and bfloat16 are not rounded.
+        self.wide = self.op.accumulator(x.dtype) if x.dtype.is_floating else x.dtype
+        self.x = x
+
+    def result(self) -> tuple[Entry, ...] | None:
+        """The new result; None if no axis is long enough to be cut."""
+        first, *others = self.axes
+        rest = product([self.x.shape[axis] for axis in others])
+        if self.x.shape[first] >= LEAST and self.x.shape[first] <= MOST and rest >= OTHERS:
+            partial = self.op(self._widened(self.x), axis=tuple(others), keepdims=True)
+            return (self._finished(self._reduced(partial)),)
+        longest = first
+        for axis in others:
+            longest = axis if self.x.shape[axis] > self.x.shape[longest] else longest
+        if not self.x.shape[longest] >= PARTS * PARTS:
+            return None
+        return (self._finished(self._cut(longest)),)
+
+    def _cut(self, axis: int) -> Entry:
+        """The reduction, by parts of an axis, and of what is left of it."""
+        length = self.x.shape[axis] // PARTS
+        done = PARTS * length
+
+        def in_rows(entry: Entry, place: int) -> Entry:
+            whole = shape.narrow(entry, axis=place, start=0, length=done)
+            return _reshaped(whole, place, 1, (PARTS, length))
+
+        rows = self._taken(
+            self.source, self.x, axis, in_rows, lambda x, place: _reshaped(x, place, 1, (1, 1))
+        )
+        inner = tuple(a + 1 if a >= axis else a for a in self.axes)
+        partial = self.op(self._widened(rows), axis=inner, keepdims=True)
+        found, left = (
+            self._reduced(_reshaped(partial, axis, 2, (PARTS,))),
+            self.x.shape[axis] - done,
+        )
+        if left == 0:
+            return found
+
+        def behind(entry: Entry, place: int) -> Entry:
+            part: Entry = shape.narrow(entry, axis=place, start=done, length=left)
+            return part
+
+        tail = self._taken(self.source, self.x, axis, behind, lambda x, place: x)
+        joined: Entry = JOINED[self.op.combine](found, self._reduced(self._widened(tail)))
+        return joined
+
+    def _reduced(self, x: Entry) -> Entry:
+        found: Entry = self.op(x, axis=self.axes, keepdims=self.keepdims)
+        return found
+
+    def _widened(self, x: Entry) -> Entry:
+        return x if x.dtype is self.wide else elementwise.cast(x, dtype=self.wide)
+
+    def _finished(self, x: Entry) -> Entry:
+        return x if x.dtype is self.spec.dtype else elementwise.cast(x, dtype=self.spec.dtype)
+
+    def _taken(self, old: Entry, new: Entry, axis: int, part: Part, single: Part) -> Entry:
+        """A part of an entry along an axis; `single` is what becomes of an axis of length 1.
+
+        What is computed for this reduction alone is computed from parts of its own inputs. So it
+        still shares the reduction's kernel.
+        """
+        if self.uses[old] > 1 or not _is_local(new.node):
+            return part(new, axis)
+        inputs = []
+        for before, after in zip(old.node.inputs, new.node.inputs, strict=True):
+            place = axis - new.ndim + after.ndim
+            if place < 0:
+                inputs.append(after)
+            elif same_for_all(after.shape[place], 1):
+                inputs.append(single(after, place))
+            else:
+                inputs.append(self._taken(before, after, place, part, single))
+        assert new.node.op is not None
+        return new.node.op.apply(tuple(inputs), new.node.params)[0]
+
+
+def _is_local(node: Node) -> bool:
+    """Whether an element of the only result depends on those of the inputs in its place alone."""
+    op = node.op
+    if not isinstance(op, Elementwise) or op.random or op.positional or op.fails:
+        return False
+    return "shape" not in op.parameters and len(node.entries) == 1
+
+
+def _reshaped(x: Entry, axis: int, count: int, extents: tuple[int, ...]) -> Entry:
+    """`x` with other extents in place of `count` axes."""
+    found: Entry = shape.reshape(x, shape=(*x.shape[:axis], *extents, *x.shape[axis + count :]))
+    return found
+
+
+__all__ = ["in_parts"]
