@@ -29,6 +29,8 @@ SHAPES: list[tuple[tuple[int, ...], Any]] = [
     ((600, 517), None),
     ((600, 3, 300), (0, 2)),
     ((16, 4, 70, 70), None),
+    ((4099, 250), 0),
+    ((32, 64, 250), (0, 1)),
 ]
 
 
@@ -149,8 +151,10 @@ def test_which_reductions_are_divided() -> None:
     assert count((512, 512)) == 2
     assert count((FEW, LONG), 1) == 1, "a kernel for each core"
     assert count((FEW - 1, LONG), 1) == 2
-    assert count((LONG, 64), 0) == 2
-    assert count((LONG, 65), 0) == 1
+    assert count((LONG, 512), 0) == 2
+    assert count((LONG, 513), 0) == 1
+    assert count((32, 128, 256), (0, 1)) == 2
+    assert count((512, 2, 256), (0, 1)) == 1, "the parts would be short"
     assert count((64, 512, 512), (1, 2)) == 1
     assert reductions_of(lambda x: x.argmax(), np.zeros(LONG)) == 1
     assert PARTS * PARTS <= LONG

@@ -19,14 +19,14 @@ from gemel.spec import normalize_axes, product
 
 #: From this many elements on, parts pay: one core takes some twenty microseconds for fewer.
 LONG = 1 << 18
-#: Up to this many results, or, along contiguous columns, this many bytes of them, a kernel cannot
-#: keep several cores busy.
-FEW, NARROW = 8, 256
+#: With fewer results than this, or up to this many bytes of them along contiguous columns, a kernel
+#: cannot keep several cores busy, or reads short pieces of many lines.
+FEW, NARROW = 8, 2048
 #: How many parts an axis is cut into.
 PARTS = 32
-#: An axis of this many positions gives the parts, one for each, if the others have so many
-#: elements.
-LEAST, MOST, OTHERS = 16, 4096, 256
+#: An axis of this many positions gives the parts, one for each, if each of them reduces so many
+#: positions and has so many elements.
+LEAST, MOST, DEPTH, ELEMENTS = 16, 4096, 16, 256
 #: What joins the results of two parts, by what a reduction combines its elements with.
 JOINED = {
     "sum": elementwise.add,
@@ -84,8 +84,7 @@ class _Division:
     def result(self) -> tuple[Entry, ...] | None:
         """The new result; None if no axis is long enough to be cut."""
         first, *others = self.axes
-        rest = product([self.x.shape[axis] for axis in others])
-        if self.x.shape[first] >= LEAST and self.x.shape[first] <= MOST and rest >= OTHERS:
+        if others and self._gives_parts(first, others):
             partial = self.op(self._widened(self.x), axis=tuple(others), keepdims=True)
             return (self._finished(self._reduced(partial)),)
         longest = first
@@ -94,6 +93,13 @@ class _Division:
         if not self.x.shape[longest] >= PARTS * PARTS:
             return None
         return (self._finished(self._cut(longest)),)
+
+    def _gives_parts(self, first: int, others: list[int]) -> bool:
+        """Whether the first axis has parts enough, and each is long enough."""
+        count, reduced = self.x.shape[first], product([self.x.shape[axis] for axis in others])
+        if not count >= LEAST or not count <= MOST or not reduced >= DEPTH:
+            return False
+        return bool(product(self.x.shape) >= ELEMENTS * count)
 
     def _cut(self, axis: int) -> Entry:
         """The reduction, by parts of an axis, and of what is left of it."""
