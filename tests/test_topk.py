@@ -21,6 +21,8 @@ CASES: list[tuple[tuple[int, ...], int, tuple[int, ...]]] = [
     ((7, 130), -1, (1, 2, 31, 32, 33, 130)),
     ((130, 7), 0, (1, 5, 32, 40)),
     ((3, 129, 4), 1, (1, 8, 32)),
+    ((8000,), 0, (20, 33, 60, 125, 126)),
+    ((3, 4500, 2), 1, (17, 33, 70)),
     ((5, 4), 1, (1, 2, 4)),
     ((2, 33), 1, (1, 8)),
     ((1, 1), 1, (1,)),
@@ -70,8 +72,9 @@ def test_positions(dtype: str, ascending: bool) -> None:
 @pytest.mark.parametrize("ascending", [False, True])
 def test_rows_in_order(way: str, ascending: bool) -> None:
     """Each element is better than all before it, or none is."""
-    x = {"rising": numpy.arange(500), "falling": -numpy.arange(500), "equal": numpy.ones(500)}[way]
-    for count in (1, 31, 32):
+    n = 5000
+    x = {"rising": numpy.arange(n), "falling": -numpy.arange(n), "equal": numpy.ones(n)}[way]
+    for count in (1, 31, 32, 33, 78):
         found = npx.topk(np.array(x), count, is_ascend=ascending).asnumpy()
         numpy.testing.assert_array_equal(found, order(x, 0, not ascending, count))
 

@@ -7,16 +7,16 @@
 #include <string>
 
 #include "program/error.h"
+#include "program/sort_first.h"
 
 namespace gemel {
 namespace {
 
 constexpr int64_t kFew = 48;     // up to this many elements insertion sort is faster
 constexpr int64_t kSome = 4096;  // up to this many, the buckets stay in the first-level cache
-// The first elements of a row are found in one scan of it if at most kMostFirst are wanted, and at
-// most one in kShare.
-constexpr int64_t kMostFirst = 32;
-constexpr int64_t kShare = 4;
+// The first elements of a row are found in one scan of it if at most one in kShare is wanted, and
+// of more than a few (`kMostFirst`, or less if keys are short) one in kShareOfMany.
+constexpr int64_t kShare = 4, kShareOfMany = 64;
 constexpr int64_t kTogether = 32;  // elements that are compared at once
 constexpr double kEach = 1.0;      // nanoseconds for each byte of a key, and for the key itself
 constexpr double kTile = 20'000;   // nanoseconds of work that are worth waking another thread
@@ -89,12 +89,6 @@ struct Floating {
 
 // --- sorting ---
 
-// An element to be sorted: its key and, if needed, its position.
-template <typename Bits>
-struct Placed {
-  Bits key;
-  uint32_t position;
-};
 template <typename Bits>
 Bits key_of(Bits key) {
   return key;
@@ -248,28 +242,9 @@ void sort_positions(const SortedRows& rows, Range range, const char* source, cha
   }
 }
 
-// The smallest elements seen so far, in order.
-template <typename Bits>
-class First {
- public:
-  explicit First(int64_t wanted) : wanted_(wanted) {}
-  bool takes(Bits key) const { return count_ < wanted_ || key < found_[count_ - 1].key; }
-  void put(Bits key, int64_t position) {
-    int64_t at = count_ < wanted_ ? count_++ : count_ - 1;
-    for (; at > 0 && found_[at - 1].key > key; --at) found_[at] = found_[at - 1];
-    found_[at] = {key, static_cast<uint32_t>(position)};
-  }
-  int64_t position(int64_t at) const { return found_[at].position; }
-
- private:
-  const int64_t wanted_;
-  int64_t count_ = 0;
-  Placed<Bits> found_[kMostFirst];
-};
-
 // As sort_positions, but only for the first few positions of each row. The row is read once, and
 // most elements are skipped in groups.
-template <typename Bits, typename Order>
+template <typename Bits, typename Order, typename Found>
 void first_positions(const SortedRows& rows, Range range, const char* source, char* target) {
   const auto* from = reinterpret_cast<const Bits*>(source);
   auto* to = reinterpret_cast<int64_t*>(target);
@@ -277,7 +252,7 @@ void first_positions(const SortedRows& rows, Range range, const char* source, ch
   for (int64_t row = range.begin; row < range.end; ++row) {
     const int64_t begin = row / rows.after * rows.length * rows.after + row % rows.after;
     const int64_t goal = row / rows.after * rows.wanted() * rows.after + row % rows.after;
-    First<Bits> found(rows.wanted());
+    Found found(rows.wanted());
     Bits keys[kTogether];
     for (int64_t start = 0; start < rows.length; start += kTogether) {
       const int64_t count = std::min(kTogether, rows.length - start);
@@ -292,15 +267,17 @@ void first_positions(const SortedRows& rows, Range range, const char* source, ch
         if (found.takes(keys[i])) found.put(keys[i], start + i);
       }
     }
-    for (int64_t i = 0; i < rows.wanted(); ++i) to[goal + i * rows.after] = found.position(i);
+    const Placed<Bits>* sorted = found.sorted();
+    for (int64_t i = 0; i < rows.wanted(); ++i) to[goal + i * rows.after] = sorted[i].position;
   }
 }
 
-// For keys of few bytes, sorting by digits is cheap, so fewer elements are worth a scan.
+// Whether a scan finds the first positions: few of a row's are wanted. For keys of few bytes,
+// sorting by digits is cheap, so fewer elements are worth a scan.
 bool takes_few(const SortedRows& rows, size_t bytes) {
-  const int64_t most = std::min<int64_t>(kMostFirst, 8 * static_cast<int64_t>(bytes));
-  const int64_t wanted = rows.wanted();
-  return rows.positions && wanted > 0 && wanted <= most && wanted * kShare <= rows.length;
+  const int64_t few = std::min<int64_t>(kMostFirst, 8 * static_cast<int64_t>(bytes));
+  const int64_t wanted = rows.wanted(), share = wanted <= few ? kShare : kShareOfMany;
+  return rows.positions && wanted > 0 && wanted * share <= rows.length;
 }
 
 using Sort = void (*)(const SortedRows&, Range, const char*, char*);
@@ -331,7 +308,11 @@ Sort fitting() {
 
 template <typename Bits, typename Order>
 Sort either(const SortedRows& rows) {
-  if (takes_few(rows, sizeof(Bits))) return fitting<Bits, first_positions<Bits, Order>>();
+  if (takes_few(rows, sizeof(Bits))) {
+    return rows.wanted() <= kMostFirst
+               ? fitting<Bits, first_positions<Bits, Order, First<Bits>>>()
+               : fitting<Bits, first_positions<Bits, Order, Nearest<Bits>>>();
+  }
   return rows.positions ? fitting<Bits, sort_positions<Bits, Order>>()
                         : fitting<Bits, sort_elements<Bits, Order>>();
 }
