@@ -5,10 +5,11 @@ from __future__ import annotations
 from math import inf, nan
 from typing import Any
 
+import numpy
 import pytest
 
 from gemel import gluon, init, np, optimizer
-from gemel.errors import ArgumentError, DTypeError, GemelError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, GemelError, OperandError, ShapeError
 from gemel.gluon import nn
 from gemel.gluon.contrib import estimator
 from gemel.gluon.data import IntervalSampler, RandomSampler, SequentialSampler, WorkerBatchSampler
@@ -104,6 +105,21 @@ TRAINING: list[tuple[Any, str]] = [
 def test_numbers_that_cannot_be_are_refused_where_they_are_given(make: Any, said: str) -> None:
     with pytest.raises((ArgumentError, ShapeError), match=said):
         make()
+
+
+def test_what_is_no_flag_and_no_array_is_refused_where_it_is_given() -> None:
+    made: list[tuple[Any, str]] = [
+        (lambda: estimator.CheckpointHandler("a", save_best="a"), "save_best is 'a'"),
+        (lambda: estimator.CheckpointHandler("a", resume_from_checkpoint="no"), "is 'no'"),
+        (lambda: optimizer.SGD().create_state_multi_precision(0, None), "weight is of .*NoneType"),
+        (
+            lambda: optimizer.get_updater(optimizer.SGD())(0, numpy.ones(1), numpy.ones(1)),
+            "weight is of <class 'numpy.ndarray'>; give gemel's",
+        ),
+    ]
+    for make, said in made:
+        with pytest.raises(OperandError, match=said):
+            make()
 
 
 def test_numbers_that_may_be() -> None:

@@ -263,7 +263,12 @@ class Optimizer(FlagsChecked):
 
     def create_state_multi_precision(self, index: Any, weight: ndarray) -> Any:
         """Like `create_state`; with `multi_precision` a float16 or bfloat16 weight gets (float32
-        copy, its state)."""
+        copy, its state). Raises `OperandError` for what is none of gemel's arrays."""
+        if not isinstance(weight, Array):
+            raise OperandError(
+                f"create_state_multi_precision: the weight is of {type(weight)!r}; give gemel's "
+                "arrays"
+            )
         if self._has_master(weight):
             master = weight.detach().astype("float32")
             return master, self.create_state(index, master)

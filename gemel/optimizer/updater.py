@@ -121,7 +121,7 @@ def _check(weights: list[Any], grads: list[Any]) -> None:
         for array in arrays:
             if not isinstance(array, Array):
                 raise OperandError(
-                    f"Updater: the {name} is a {type(array).__name__}; give gemel's arrays"
+                    f"Updater: the {name} is of {type(array)!r}; give gemel's arrays"
                 )
             if array.device != device:
                 other = "the" if len(weights) == 1 else "the first"

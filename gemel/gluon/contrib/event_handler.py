@@ -17,7 +17,7 @@ from gemel.gluon.fitting import values_of
 from gemel.gluon.hybrid import HybridBlock, symbol_block
 from gemel.gluon.metric import CompositeEvalMetric, EvalMetric, Loss
 from gemel.lists import as_list
-from gemel.ranges import check_number, counted
+from gemel.ranges import FlagsChecked, check_number, counted
 from gemel.spec import plain
 
 
@@ -360,7 +360,7 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
             )
 
 
-class CheckpointHandler(_Periodic):
+class CheckpointHandler(FlagsChecked, _Periodic):
     """Writes ``PREFIX-epochEbatchB.params`` and ``.states`` into a folder, the newest few.
 
     A compiled network's ``PREFIX-symbol.json`` is written once; `SymbolBlock.imports` reads it with
