@@ -141,17 +141,6 @@ def test_what_is_computed_for_it_alone_shares_its_kernel() -> None:
     numpy.testing.assert_array_equal(found.asnumpy(), expected)
 
 
-def test_long_chains() -> None:
-    def f(x: Any) -> Any:
-        y = x
-        for _ in range(1500):
-            y = y * 0.999 + 0.001
-        return y.sum()
-
-    x = np.ones(LONG + 1)
-    numpy.testing.assert_allclose(float(gemel.compile(f)(x)), LONG + 1, rtol=1e-3)
-
-
 def test_which_reductions_are_divided() -> None:
     def count(shape: tuple[int, ...], axis: Any = None) -> int:
         return reductions_of(lambda x: x.sum(axis=axis), np.zeros(shape))

@@ -27,8 +27,6 @@ PARTS = 32
 #: An axis of this many positions gives the parts, one for each, if each of them reduces so many
 #: positions and has so many elements.
 LEAST, MOST, DEPTH, ELEMENTS = 16, 4096, 16, 256
-#: How many operations before the reduction are followed: no more share its kernel.
-DEEP = 32
 #: What joins the results of two parts, by what a reduction combines its elements with.
 JOINED = {
     "sum": elementwise.add,
@@ -112,11 +110,15 @@ class _Division:
             whole = shape.narrow(entry, axis=place, start=0, length=done)
             return _reshaped(whole, place, 1, (PARTS, length))
 
-        rows = self._taken((self.source, self.x), axis, in_rows, _in_one_row)
+        rows = self._taken(
+            self.source, self.x, axis, in_rows, lambda x, place: _reshaped(x, place, 1, (1, 1))
+        )
         inner = tuple(a + 1 if a >= axis else a for a in self.axes)
         partial = self.op(self._widened(rows), axis=inner, keepdims=True)
-        found = self._reduced(_reshaped(partial, axis, 2, (PARTS,)))
-        left = self.x.shape[axis] - done
+        found, left = (
+            self._reduced(_reshaped(partial, axis, 2, (PARTS,))),
+            self.x.shape[axis] - done,
+        )
         if left == 0:
             return found
 
@@ -124,7 +126,7 @@ class _Division:
             part: Entry = shape.narrow(entry, axis=place, start=done, length=left)
             return part
 
-        tail = self._taken((self.source, self.x), axis, behind, lambda x, place: x)
+        tail = self._taken(self.source, self.x, axis, behind, lambda x, place: x)
         joined: Entry = JOINED[self.op.combine](found, self._reduced(self._widened(tail)))
         return joined
 
@@ -138,28 +140,23 @@ class _Division:
     def _finished(self, x: Entry) -> Entry:
         return x if x.dtype is self.spec.dtype else elementwise.cast(x, dtype=self.spec.dtype)
 
-    def _taken(
-        self, both: tuple[Entry, Entry], axis: int, part: Part, single: Part, depth: int = 0
-    ) -> Entry:
-        """A part of an entry (before and after this pass) along an axis; `single` is what becomes
-        of an axis of length 1.
+    def _taken(self, old: Entry, new: Entry, axis: int, part: Part, single: Part) -> Entry:
+        """A part of an entry along an axis; `single` is what becomes of an axis of length 1.
 
         What is computed for this reduction alone is computed from parts of its own inputs. So it
         still shares the reduction's kernel.
         """
-        old, new = both
-        if self.uses[old] > 1 or depth == DEEP or not _is_local(new.node):
+        if self.uses[old] > 1 or not _is_local(new.node):
             return part(new, axis)
         inputs = []
-        for pair in zip(old.node.inputs, new.node.inputs, strict=True):
-            source = pair[1]
-            place = axis - new.ndim + source.ndim
+        for before, after in zip(old.node.inputs, new.node.inputs, strict=True):
+            place = axis - new.ndim + after.ndim
             if place < 0:
-                inputs.append(source)
-            elif same_for_all(source.shape[place], 1):
-                inputs.append(single(source, place))
+                inputs.append(after)
+            elif same_for_all(after.shape[place], 1):
+                inputs.append(single(after, place))
             else:
-                inputs.append(self._taken(pair, place, part, single, depth + 1))
+                inputs.append(self._taken(before, after, place, part, single))
         assert new.node.op is not None
         return new.node.op.apply(tuple(inputs), new.node.params)[0]
 
@@ -170,11 +167,6 @@ def _is_local(node: Node) -> bool:
     if not isinstance(op, Elementwise) or op.random or op.positional or op.fails:
         return False
     return "shape" not in op.parameters and len(node.entries) == 1
-
-
-def _in_one_row(x: Entry, axis: int) -> Entry:
-    """`x` with an axis of length 1 before one of its axes of length 1."""
-    return _reshaped(x, axis, 1, (1, 1))
 
 
 def _reshaped(x: Entry, axis: int, count: int, extents: tuple[int, ...]) -> Entry:
