@@ -406,7 +406,7 @@ def argsort(
     data: Any, *, axis: int | None = -1, is_ascend: bool = True, dtype: Any = "float32"
 ) -> Any:
     """The positions that sort the elements along an axis."""
-    return np.argsort(data if is_ascend else -data, axis=axis).astype(dtype)
+    return np.argsort(data, axis=axis, descending=not is_ascend).astype(dtype)
 
 
 @legacy("depth_to_space", axes={"data": IMAGES})
