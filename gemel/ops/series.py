@@ -1,12 +1,13 @@
-"""Series of numbers: convolutions, differences, slopes, window functions."""
+"""Series of numbers: convolutions, differences, slopes, interpolation, window functions."""
 
 from __future__ import annotations
 
 import math
+from functools import reduce
 from typing import Any
 
 from gemel.device import as_device, beside_arrays
-from gemel.dtype import default_float
+from gemel.dtype import default_float, float64, promote
 from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.declare import op
@@ -24,18 +25,21 @@ from gemel.ops.elementwise import (
     divide,
     full,
     iota,
+    limit,
     multiply,
     sqrt,
     subtract,
     where,
 )
+from gemel.ops.indexing import gather
 from gemel.ops.logic import equal, logical_and
 from gemel.ops.products import sum_of_products
 from gemel.ops.reduction import floating
 from gemel.ops.shape import concatenate, listed, operand, operands, reshape
+from gemel.ops.sorting import argsort, searchsorted
 from gemel.ops.statistics import diff
 from gemel.ops.windows import windows
-from gemel.spec import Spec, normalize_axes, normalize_axis
+from gemel.spec import Spec, normalize_axes, normalize_axis, same_shape
 
 # --- convolution ----------------------------------------------------------------------------
 
@@ -253,6 +257,46 @@ def trim_zeros(filt: Any, trim: str = "fb", axis: Any = None) -> Array:
         stop = int(at.max()) + 1 if at.size else 0
         key[place] = slice(start, stop if "b" in trim.lower() or not at.size else None)
     return x[tuple(key)]
+
+
+# --- interpolation -------------------------------------------------------------------------
+
+
+@function(public="np")
+@beside_arrays
+def interp(
+    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None
+) -> Array:
+    """Linear interpolation between the points (xp, fp); xp must be ascending.
+
+    Outside of xp the result is `left` or `right`, by default the first and last of fp. With a
+    `period` xp need not be ascending, and the function repeats.
+    """
+    given = operands((x, xp, fp))
+    dtype = reduce(promote, [v.dtype for v in given if v.dtype.is_inexact] or [default_float()])
+    # Differences of unsigned integers would wrap around, and float32 would round large integers.
+    x, xp, fp = (each if each.dtype.is_inexact else cast(each, dtype=float64) for each in given)
+    if xp.ndim != 1 or not same_shape(xp.shape, fp.shape) or xp.shape[0] == 0:
+        raise ShapeError(f"interp: {list(xp.shape)} and {list(fp.shape)} must be equal 1-d shapes")
+    if type(period) in (int, float) and period == 0:
+        raise ArgumentError("interp: period is 0; it must be above or below 0")
+    if period is not None:
+        x, xp = x % abs(period), xp % abs(period)
+        order = argsort(xp, axis=0)
+        xp, fp = gather(xp, order, axis=0), gather(fp, order, axis=0)
+        xp = concatenate(xp[-1:] - abs(period), xp, xp[:1] + abs(period), axis=0)
+        fp = concatenate(fp[-1:], fp, fp[:1], axis=0)
+    last = xp.shape[0] - 1
+    upper = limit(searchsorted(xp, x, side="right"), 1 if last else 0, last)
+    lower = limit(upper - 1, 0, last)
+    x0, x1, y0, y1 = (gather(v, at, axis=0) for v in (xp, fp) for at in (lower, upper))
+    width = where(x1 == x0, 1, x1 - x0)
+    found = where(x == x1, y1, y0 + (y1 - y0) * ((x - x0) / width))
+    other = where((x == x0) + (y0 == y1), y0, y1 - (y1 - y0) * ((x1 - x) / width))
+    found = where(found == found, found, other)  # next to infinities, computed from the other end
+    left, right = fp[0] if left is None else left, fp[-1] if right is None else right
+    found = where(x != x, x, where(x > xp[-1], right, where(x < xp[0], left, found)))
+    return cast(found, dtype=dtype)
 
 
 # --- window functions -----------------------------------------------------------------------

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from functools import reduce
 from typing import Any, NamedTuple
 
 from gemel import _core
 from gemel.device import beside_arrays
-from gemel.dtype import as_dtype, bool_, default_float, float64, int64, promote
+from gemel.dtype import as_dtype, bool_, int64
 from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.ir.declare import op
 from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
-from gemel.ops.elementwise import cast, full, limit, where
+from gemel.ops.elementwise import cast, full
 from gemel.ops.indexing import boolean_index, gather
 from gemel.ops.logic import logical_not
 from gemel.ops.selection import add_along_axis, take_along_axis
 from gemel.ops.shape import concatenate, operand, operands, reshape
-from gemel.spec import Spec, normalize_axis, product, promote_specs, same_shape, wholes
+from gemel.ranges import check_flag
+from gemel.spec import Spec, normalize_axis, product, promote_specs, whole, wholes
 
 # --- sorting --------------------------------------------------------------------------------
 
@@ -100,13 +100,20 @@ def _(g: Any, y: Any, x: Any, *, axis: int, descending: bool) -> Any:
     return (take_along_axis(g, places, axis=axis % x.ndim),)
 
 
-KINDS = ("quicksort", "mergesort", "heapsort", "stable")
+KINDS, PARTITIONS = ("quicksort", "mergesort", "heapsort", "stable"), ("introselect",)
 
 
-def _rows(name: str, x: Any, axis: int | None, kind: Any) -> tuple[Any, int]:
-    """The array and the axis to sort along; without one, flattened. Raises `UnknownNameError`."""
-    if kind is not None and kind not in KINDS:
-        raise unknown_name(f"kind of {name}", kind, KINDS)
+def _rows(
+    name: str, x: Any, axis: int | None, kind: Any, order: Any = None, kinds: Any = KINDS
+) -> tuple[Any, int]:
+    """The array and the axis to sort along; without one, flattened. Raises `UnknownNameError` for
+    another kind, and `ArgumentError` for an `order`, which NumPy has for arrays with fields."""
+    if kind is not None and kind not in kinds:
+        raise unknown_name(f"kind of {name}", kind, kinds)
+    if order is not None:
+        raise ArgumentError(
+            f"{name}: order is {order!r}, but arrays have no fields to sort by; leave it out"
+        )
     x = operand(x)
     if axis is None:
         return reshape(x, shape=(-1,)), 0
@@ -125,7 +132,7 @@ def _(
     stable: bool = True,
 ) -> Array:
     """Each row along an axis in order, or the flattened array; NaN is largest. Always stable."""
-    a, axis = _rows("sort", a, axis, kind)
+    a, axis = _rows("sort", a, axis, kind, order)
     return sort(a, axis=axis, descending=descending)
 
 
@@ -145,7 +152,7 @@ def _(
     """
     if axis in (0, -1) and not operand(a).ndim:
         axis = None  # NumPy allows these axes for a 0-d array
-    a, axis = _rows("argsort", a, axis, kind)
+    a, axis = _rows("argsort", a, axis, kind, order)
     return argsort(a, axis=axis, descending=descending)
 
 
@@ -173,7 +180,7 @@ def _(
 
     >>> np.argpartition(np.array([3, 1, 2]), 1)
     """
-    a, axis = _rows("argpartition", a, axis, None)
+    a, axis = _rows("argpartition", a, axis, kind, order, PARTITIONS)
     return argpartition(a, kth=_places(kth), axis=axis)
 
 
@@ -190,7 +197,7 @@ def partition(
 
     >>> np.partition(np.array([3, 1, 2]), 1)
     """
-    a, axis = _rows("partition", a, axis, None)
+    a, axis = _rows("partition", a, axis, kind, order, PARTITIONS)
     return take_along_axis(a, argpartition(a, kth=_places(kth), axis=axis), axis=axis)
 
 
@@ -208,9 +215,11 @@ def topk(
     `ret_typ`: their "indices" in `dtype`, their "value", "both" (values, then indices), or a
     "mask" that is one where they are. k of 0 means all.
     """
+    check_flag("topk", "is_ascend", is_ascend)
     given, (data, axis) = operand(data).shape, _rows("topk", data, axis, None)
     extent = data.shape[axis]
-    first = top_positions(data, axis=axis, descending=not is_ascend, count=k or extent)
+    count = whole("topk", "k", k) or extent
+    first = top_positions(data, axis=axis, descending=not is_ascend, count=count)
     if ret_typ == "indices":
         return cast(first, dtype=as_dtype(dtype))
     if ret_typ == "mask":
@@ -267,43 +276,6 @@ def _(x: Spec, bins: Spec, *, right: bool) -> Spec:
     if bins.ndim != 1:
         raise ShapeError(f"digitize: bins {bins} must have one dimension")
     return Spec(x.shape, int64)
-
-
-@function(public="np")
-@beside_arrays
-def interp(
-    x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None, period: float | None = None
-) -> Array:
-    """Linear interpolation between the points (xp, fp); xp must be ascending.
-
-    Outside of xp the result is `left` or `right`, by default the first and last of fp. With a
-    `period` xp need not be ascending, and the function repeats.
-    """
-    given = operands((x, xp, fp))
-    dtype = reduce(promote, [v.dtype for v in given if v.dtype.is_inexact] or [default_float()])
-    # Differences of unsigned integers would wrap around, and float32 would round large integers.
-    x, xp, fp = (each if each.dtype.is_inexact else cast(each, dtype=float64) for each in given)
-    if xp.ndim != 1 or not same_shape(xp.shape, fp.shape) or xp.shape[0] == 0:
-        raise ShapeError(f"interp: {list(xp.shape)} and {list(fp.shape)} must be equal 1-d shapes")
-    if type(period) in (int, float) and period == 0:
-        raise ArgumentError("interp: period is 0; it must be above or below 0")
-    if period is not None:
-        x, xp = x % abs(period), xp % abs(period)
-        order = argsort(xp, axis=0)
-        xp, fp = gather(xp, order, axis=0), gather(fp, order, axis=0)
-        xp = concatenate(xp[-1:] - abs(period), xp, xp[:1] + abs(period), axis=0)
-        fp = concatenate(fp[-1:], fp, fp[:1], axis=0)
-    last = xp.shape[0] - 1
-    upper = limit(searchsorted(xp, x, side="right"), 1 if last else 0, last)
-    lower = limit(upper - 1, 0, last)
-    x0, x1, y0, y1 = (gather(v, at, axis=0) for v in (xp, fp) for at in (lower, upper))
-    width = where(x1 == x0, 1, x1 - x0)
-    found = where(x == x1, y1, y0 + (y1 - y0) * ((x - x0) / width))
-    other = where((x == x0) + (y0 == y1), y0, y1 - (y1 - y0) * ((x1 - x) / width))
-    found = where(found == found, found, other)  # next to infinities, computed from the other end
-    left, right = fp[0] if left is None else left, fp[-1] if right is None else right
-    found = where(x != x, x, where(x > xp[-1], right, where(x < xp[0], left, found)))
-    return cast(found, dtype=dtype)
 
 
 # --- sets -----------------------------------------------------------------------------------
