@@ -16,7 +16,7 @@ from gemel._core import load_object
 from gemel.codegen import contract, contract_plan
 from gemel.codegen import target as targets
 from gemel.codegen.contract_plan import SCRATCH
-from gemel.codegen.contract_task import Task
+from gemel.codegen.contract_task import STREAMED, Task
 from gemel.codegen.program import (
     BROADCAST,
     CONTIGUOUS,
@@ -240,7 +240,7 @@ def test_few_rows_read_a_large_factor_a_few_lines_at_a_time(a_last: str, name: s
 
     def is_streamed(dtype: DType, m: int, n: int, k: int) -> bool:
         task = Task(dtype, (a_last, "n"), targets.TARGETS[name], m, n, k)
-        return contract_plan.variants(task).k_block == contract_plan.STREAMED
+        return contract_plan.variants(task).k_block == STREAMED
 
     for dtype, m, n, k in (
         (float32, 1, 1100, 1100),

@@ -10,6 +10,7 @@ from itertools import chain
 
 from gemel.codegen.assembly import Value, zeros
 from gemel.codegen.contract_emit import Elements, Range
+from gemel.codegen.contract_task import STREAMED
 from gemel.codegen.frame import Body, i64
 
 TYPE_CHECKING = False
@@ -208,12 +209,14 @@ class MicroTile:
         how far below these are, and the distance to prefetch from that step on: in the next
         columns."""
         kernel, builder = self.kernel, self.builder
-        if kernel.split and not kernel.packs_b:  # b streams by: the next block's lines come next
-            block = builder.mul(kernel.values["k_block"], kernel.b_stride)
-            return self.depth[1], block, block
         lines = -(-kernel.columns // self.right.per_cache_line)
         steps = builder.minimum(i64(max(AHEAD, UNDERWAY // lines)), self.depth[1])
         last = builder.sub(self.depth[1], steps)
+        if kernel.split:  # if b streams by, the lines of the next block come next
+            block = kernel.values["k_block"]
+            streams = builder.icmp_signed("<=", block, i64(STREAMED))
+            steps = builder.select(streams, block, steps)
+            last = builder.select(streams, self.depth[1], last)
         up = builder.mul(last, kernel.b_stride)
         across = builder.sub(i64(kernel.columns), up)
         return last, builder.mul(steps, kernel.b_stride), across

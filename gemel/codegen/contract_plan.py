@@ -10,6 +10,7 @@ from gemel.codegen.contract_task import (
     FOURS,
     NEAR_BYTES,
     PAIRS,
+    STREAMED,
     Task,
     WindowAxes,
     WindowForm,
@@ -27,9 +28,8 @@ K_BLOCK = 1024
 ALONE = 20.0
 #: The longest time a tile may take (microseconds), so that nothing waits long behind it.
 LONGEST = 500.0
-#: From this many microseconds on, a product has tiles enough to choose them for the caches: each
-#: takes about LARGE_TILE microseconds, and about RESIDENT bytes of b stay in the second-level
-#: cache.
+#: From this many microseconds on, tiles are chosen for the caches: each takes about LARGE_TILE
+#: microseconds, and about RESIDENT bytes of b stay in the second-level cache.
 LARGE, LARGE_TILE, RESIDENT = 4000.0, 300.0, 1 << 18
 #: Up to this many rows, dot products straight from a b that is contiguous along k beat packing it;
 DOT_ROWS = 8
@@ -59,8 +59,8 @@ FIRST_BYTES, SECOND = 1 << 14, 0.1
 SMALL = 32
 #: Up to this many rows, loading a part of b takes long compared to the work done with it.
 FAR_ROWS = 256
-#: How many lines of a streamed b are read at a time; its tiles' columns, and those of many tiles.
-STREAMED, STREAM, WIDE_STREAM = 16, 512, 1024
+#: The columns of tiles of a b that streams by, and those of many tiles.
+STREAM, WIDE_STREAM = 512, 1024
 #: Numbers of vectors of columns for which panels of two vectors are at least a sixteenth empty.
 HALF = range(3, 16, 2)
 #: From this many bytes on b is in no cache. Kernels for one or two rows, and dot products of

@@ -30,6 +30,8 @@ DEPTH = 576
 #: The bytes of a page, and those of all pages whose addresses a processor keeps; and how many lines
 #: that fall into the same sets of its caches are too many.
 PAGE, REACH, CROWD = 1 << 12, 1 << 22, 512
+#: How many lines of a b that streams by are read at a time.
+STREAMED = 16
 
 #: From this many rows and this much of k on, a product of bfloat16 is done in pairs; from fewer
 #: rows on if panels of b exist already.
