@@ -141,6 +141,31 @@ def test_what_is_computed_for_it_alone_shares_its_kernel() -> None:
     numpy.testing.assert_array_equal(found.asnumpy(), expected)
 
 
+@pytest.mark.parametrize("name, dtype, columns", [("max", "int8", 2048), ("sum", "float16", 1024)])
+def test_a_long_reduction_of_what_is_computed_from_another(
+    name: str, dtype: str, columns: int
+) -> None:
+    x = numpy.random.default_rng(1).integers(-9, 10, (1025, columns))
+    y = numpy.random.default_rng(2).integers(-9, 10, (3, 100, columns))
+
+    def largest(x: Any, y: Any) -> Any:
+        return (y + getattr(x, name)(axis=0)).max()
+
+    found = gemel.compile(largest)(np.array(x, dtype=dtype), np.array(y, dtype=dtype))
+    assert int(found) == largest(x, y)
+
+
+def test_of_a_long_chain() -> None:
+    """Longer than Python's stack is deep."""
+
+    def sum_of_chain(x: Any) -> Any:
+        for _ in range(1200):
+            x = -(x + 1)
+        return x.sum()
+
+    assert reductions_of(sum_of_chain, np.zeros(LONG + 3)) == 3
+
+
 def test_which_reductions_are_divided() -> None:
     def count(shape: tuple[int, ...], axis: Any = None) -> int:
         return reductions_of(lambda x: x.sum(axis=axis), np.zeros(shape))

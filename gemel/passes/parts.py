@@ -110,9 +110,7 @@ class _Division:
             whole = shape.narrow(entry, axis=place, start=0, length=done)
             return _reshaped(whole, place, 1, (PARTS, length))
 
-        rows = self._taken(
-            self.source, self.x, axis, in_rows, lambda x, place: _reshaped(x, place, 1, (1, 1))
-        )
+        rows = self._taken(axis, in_rows, lambda x, place: _reshaped(x, place, 1, (1, 1)))
         inner = tuple(a + 1 if a >= axis else a for a in self.axes)
         partial = self.op(self._widened(rows), axis=inner, keepdims=True)
         found, left = (
@@ -126,7 +124,7 @@ class _Division:
             part: Entry = shape.narrow(entry, axis=place, start=done, length=left)
             return part
 
-        tail = self._taken(self.source, self.x, axis, behind, lambda x, place: x)
+        tail = self._taken(axis, behind, lambda x, place: x)
         joined: Entry = JOINED[self.op.combine](found, self._reduced(self._widened(tail)))
         return joined
 
@@ -140,25 +138,43 @@ class _Division:
     def _finished(self, x: Entry) -> Entry:
         return x if x.dtype is self.spec.dtype else elementwise.cast(x, dtype=self.spec.dtype)
 
-    def _taken(self, old: Entry, new: Entry, axis: int, part: Part, single: Part) -> Entry:
-        """A part of an entry along an axis; `single` is what becomes of an axis of length 1.
+    def _taken(self, axis: int, part: Part, single: Part) -> Entry:
+        """A part of `x` along an axis; `single` is what becomes of an axis of length 1.
 
         What is computed for this reduction alone is computed from parts of its own inputs. So it
         still shares the reduction's kernel.
         """
-        if self.uses[old] > 1 or not _is_local(new.node):
-            return part(new, axis)
-        inputs = []
-        for before, after in zip(old.node.inputs, new.node.inputs, strict=True):
-            place = axis - new.ndim + after.ndim
-            if place < 0:
-                inputs.append(after)
-            elif same_for_all(after.shape[place], 1):
-                inputs.append(single(after, place))
-            else:
-                inputs.append(self._taken(before, after, place, part, single))
-        assert new.node.op is not None
-        return new.node.op.apply(tuple(inputs), new.node.params)[0]
+        from_end = self.x.ndim - axis
+        taken: dict[Entry, Entry] = {}
+
+        def taken_of(entry: Entry) -> Entry:
+            place = entry.ndim - from_end
+            if entry in taken or place < 0:
+                return taken.get(entry, entry)
+            return (single if same_for_all(entry.shape[place], 1) else part)(entry, place)
+
+        for entry in reversed(self._own(from_end)):
+            node = entry.node
+            assert node.op is not None
+            inputs = tuple(map(taken_of, node.inputs))
+            taken[entry] = node.op.apply(inputs, node.params)[0]
+        return taken_of(self.x)
+
+    def _own(self, from_end: int) -> list[Entry]:
+        """What is computed for this reduction alone, each before what it is computed from, as far
+        as it has the axis so far from the end."""
+        found = []
+        following = [(self.source, self.x)]
+        while following:
+            # How `old` is used is known; `new` is the same in the new graph.
+            old, new = following.pop()
+            place = new.ndim - from_end
+            if place < 0 or same_for_all(new.shape[place], 1):
+                continue
+            if self.uses[old] == 1 and _is_local(old.node):
+                found.append(new)
+                following += zip(old.node.inputs, new.node.inputs, strict=True)
+        return found
 
 
 def _is_local(node: Node) -> bool:
