@@ -72,6 +72,12 @@ def test_a_composite_and_its_gradient_keep_their_names() -> None:
     assert any("batch_norm backward" in label for label in labels)
 
 
+def test_parts_of_a_long_reduction_keep_its_name() -> None:
+    variance = gemel.compile(lambda x: np.exp(x).var())
+    labels = [row.label.split(" -> ")[0] for row in recorded(variance, np.ones((1 << 18) + 1))]
+    assert set(labels) == {"exp", "var"}
+
+
 def test_sizes_are_those_of_the_call() -> None:
     @gemel.compile
     def double(x: Any) -> Any:

@@ -15,6 +15,7 @@ from gemel.extent import same_for_all
 from gemel.ir.graph import Entry, Graph, Node, rewrite
 from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.ops import elementwise, shape
+from gemel.passes.simplify import part_of
 from gemel.spec import normalize_axes, product
 
 #: From this many elements on, parts pay: one core takes some twenty microseconds for fewer.
@@ -51,7 +52,8 @@ def in_parts(graph: Graph) -> Graph:
         axes = normalize_axes(node.op.name, node.params["axis"], x.ndim)
         if x.dtype.kind == "c" or not axes or not _pays(x, axes):
             return None
-        return _Division(node, x, axes, uses).result()
+        with part_of(node):
+            return _Division(node, x, axes, uses).result()
 
     return rewrite(graph, divided)
 
@@ -157,7 +159,9 @@ class _Division:
             node = entry.node
             assert node.op is not None
             inputs = tuple(map(taken_of, node.inputs))
-            taken[entry] = node.op.apply(inputs, node.params)[0]
+            made = node.op.node(inputs, node.params)
+            made.name, made.origin, made.part = node.name, node.origin, node.part
+            taken[entry] = made.entries[0]
         return taken_of(self.x)
 
     def _own(self, from_end: int) -> list[Entry]:
