@@ -166,6 +166,24 @@ def test_of_a_long_chain() -> None:
     assert reductions_of(sum_of_chain, np.zeros(LONG + 3)) == 3
 
 
+def test_what_cannot_be_cut_is_not_written_to_memory() -> None:
+    """A gather, positions and random numbers stay in the kernel of their reduction."""
+    x, chosen = np.array(drawn((1000,), "float32")), np.array(drawn((LONG,), "int64") % 1000)
+
+    def gathered(x: Any, chosen: Any) -> Any:
+        return (x[chosen] ** 2).sum()
+
+    def placed(y: Any) -> Any:
+        return np.where(np.arange(LONG) < 5, y, 0).sum()
+
+    for function, arrays in ((gathered, (x, chosen)), (placed, (np.ones(LONG),))):
+        summary = gemel.compile(function).plan_summary(*arrays)
+        assert summary.endswith("1 kernel, 0 bytes of workspace"), summary
+    expected = (x.asnumpy()[chosen.asnumpy()] ** 2).sum(dtype="float64")
+    numpy.testing.assert_allclose(float(gemel.compile(gathered)(x, chosen)), expected, rtol=1e-4)
+    assert float(gemel.compile(placed)(np.ones(LONG))) == 5
+
+
 def test_which_reductions_are_divided() -> None:
     def count(shape: tuple[int, ...], axis: Any = None) -> int:
         return reductions_of(lambda x: x.sum(axis=axis), np.zeros(shape))

@@ -15,6 +15,7 @@ from gemel.extent import same_for_all
 from gemel.ir.graph import Entry, Graph, Node, rewrite
 from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.ops import elementwise, shape
+from gemel.passes.domain import is_mover, is_view
 from gemel.passes.simplify import part_of
 from gemel.spec import normalize_axes, product
 
@@ -92,9 +93,10 @@ class _Division:
         longest = first
         for axis in others:
             longest = axis if self.x.shape[axis] > self.x.shape[longest] else longest
-        if not self.x.shape[longest] >= PARTS * PARTS:
+        own = self._own(self.x.ndim - longest)
+        if own is None or not self.x.shape[longest] >= PARTS * PARTS:
             return None
-        return (self._finished(self._cut(longest)),)
+        return (self._finished(self._cut(longest, own)),)
 
     def _gives_parts(self, first: int, others: list[int]) -> bool:
         """Whether the first axis has parts enough, and each is long enough."""
@@ -103,8 +105,9 @@ class _Division:
             return False
         return bool(product(self.x.shape) >= ELEMENTS * count)
 
-    def _cut(self, axis: int) -> Entry:
-        """The reduction, by parts of an axis, and of what is left of it."""
+    def _cut(self, axis: int, own: list[Entry]) -> Entry:
+        """The reduction, by parts of an axis, and of what is left of it; `own` is computed for it
+        alone."""
         length = self.x.shape[axis] // PARTS
         done = PARTS * length
 
@@ -112,7 +115,7 @@ class _Division:
             whole = shape.narrow(entry, axis=place, start=0, length=done)
             return _reshaped(whole, place, 1, (PARTS, length))
 
-        rows = self._taken(axis, in_rows, lambda x, place: _reshaped(x, place, 1, (1, 1)))
+        rows = self._taken(own, axis, in_rows, lambda x, place: _reshaped(x, place, 1, (1, 1)))
         inner = tuple(a + 1 if a >= axis else a for a in self.axes)
         partial = self.op(self._widened(rows), axis=inner, keepdims=True)
         found, left = (
@@ -126,7 +129,7 @@ class _Division:
             part: Entry = shape.narrow(entry, axis=place, start=done, length=left)
             return part
 
-        tail = self._taken(axis, behind, lambda x, place: x)
+        tail = self._taken(own, axis, behind, lambda x, place: x)
         joined: Entry = JOINED[self.op.combine](found, self._reduced(self._widened(tail)))
         return joined
 
@@ -140,11 +143,11 @@ class _Division:
     def _finished(self, x: Entry) -> Entry:
         return x if x.dtype is self.spec.dtype else elementwise.cast(x, dtype=self.spec.dtype)
 
-    def _taken(self, axis: int, part: Part, single: Part) -> Entry:
+    def _taken(self, own: list[Entry], axis: int, part: Part, single: Part) -> Entry:
         """A part of `x` along an axis; `single` is what becomes of an axis of length 1.
 
-        What is computed for this reduction alone is computed from parts of its own inputs. So it
-        still shares the reduction's kernel.
+        What is computed for this reduction alone (`own`) is computed from parts of its own inputs.
+        So it still shares the reduction's kernel.
         """
         from_end = self.x.ndim - axis
         taken: dict[Entry, Entry] = {}
@@ -155,7 +158,7 @@ class _Division:
                 return taken.get(entry, entry)
             return (single if same_for_all(entry.shape[place], 1) else part)(entry, place)
 
-        for entry in reversed(self._own(from_end)):
+        for entry in reversed(own):
             node = entry.node
             assert node.op is not None
             inputs = tuple(map(taken_of, node.inputs))
@@ -164,9 +167,10 @@ class _Division:
             taken[entry] = made.entries[0]
         return taken_of(self.x)
 
-    def _own(self, from_end: int) -> list[Entry]:
+    def _own(self, from_end: int) -> list[Entry] | None:
         """What is computed for this reduction alone, each before what it is computed from, as far
-        as it has the axis so far from the end."""
+        as it has the axis so far from the end. None if some of it cannot be cut: without parts it
+        needs no memory."""
         found = []
         following = [(self.source, self.x)]
         while following:
@@ -175,9 +179,15 @@ class _Division:
             place = new.ndim - from_end
             if place < 0 or same_for_all(new.shape[place], 1):
                 continue
-            if self.uses[old] == 1 and _is_local(old.node):
+            if self.uses[old] > 1:
+                continue
+            if _is_local(old.node):
                 found.append(new)
                 following += zip(old.node.inputs, new.node.inputs, strict=True)
+            elif isinstance(old.node.op, Elementwise) or (
+                is_mover(old.node) and not is_view(old.node)
+            ):
+                return None
         return found
 
 
