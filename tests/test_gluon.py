@@ -472,6 +472,9 @@ def test_utils():
     arrays = [np.array([3.0]), np.array([4.0])]
     assert gluon.utils.clip_global_norm(arrays, 1.0) == pytest.approx(5)
     assert [a.item() for a in arrays] == pytest.approx([0.6, 0.8], rel=1e-5)
+    tied, other = np.array([3.0]), np.array([4.0])
+    assert gluon.utils.clip_global_norm([tied, other, tied], 1.0) == pytest.approx(5)
+    assert [tied.item(), other.item()] == pytest.approx([0.6, 0.8], rel=1e-5)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

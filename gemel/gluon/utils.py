@@ -95,9 +95,10 @@ def _wide(array: ndarray) -> ndarray:
 def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: bool = True) -> Any:
     """Scale `arrays` in place so that their total norm is at most `max_norm`.
 
-    Returns their norm before: a number or, without `check_isfinite`, an array that is not waited
-    for. Raises `ArgumentError` if there are no arrays, or no norm. Pascanu et al., On the
-    difficulty of training recurrent neural networks, ICML 2013.
+    An array that is there more than once, as the gradient of tied weights, counts once. Returns
+    their norm before: a number or, without `check_isfinite`, an array that is not waited for.
+    Raises `ArgumentError` if there are no arrays, or no norm. Pascanu et al., On the difficulty of
+    training recurrent neural networks, ICML 2013.
     """
     several = isinstance(arrays, (list, tuple)) and all(hasattr(a, "device") for a in arrays)
     if not several or not arrays:
@@ -107,6 +108,7 @@ def clip_global_norm(arrays: list[ndarray], max_norm: float, check_isfinite: boo
     most: Any = max_norm
     if not (hasattr(most, "shape") or (isinstance(most, Real) and float(most) >= 0)):
         raise ArgumentError(f"clip_global_norm: max_norm is {max_norm!r}; it must be 0 or more")
+    arrays = list({id(array): array for array in arrays}.values())
     with autograd.pause():
         place = arrays[0].device
         norm = np.sqrt(sum(np.square(_wide(array)).sum().as_in_ctx(place) for array in arrays))
