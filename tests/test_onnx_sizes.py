@@ -223,6 +223,54 @@ def test_axes_of_which_a_part_has_to_fit_a_weight(
         check(path, program, drawn(rows, columns))
 
 
+def halved(x: Any) -> Any:
+    """A picture at half its size."""
+    return npx.pooling(x, kernel=(2, 2), stride=(2, 2), pool_type="max")
+
+
+def beside_a_coarser_one(x: Any) -> Any:
+    """A skip connection, as in a U-Net: even heights and widths fit."""
+    return np.concatenate([x, halved(x).repeat(2, axis=2).repeat(2, axis=3)], axis=1)
+
+
+#: Functions with checks of sizes that files make again: arguments, names, and others that fit.
+CHECKED_AGAIN: dict[str, tuple[Any, ...]] = {
+    "a skip connection": (
+        beside_a_coarser_one,
+        [(2, 1, 6, 8)],
+        ["data_0", "data_1", "data_2", "data_3"],
+        [(1, 3, 10, 4)],
+    ),
+    "an added one": (
+        lambda x: x + halved(x).repeat(2, axis=2).repeat(2, axis=3),
+        [(2, 3, 6, 8)],
+        ["data_0", "data_1", "data_2", "data_3"],
+        [(3, 2, 4, 12)],
+    ),
+    "keys and values kept so far": (
+        lambda x, keys, values: (
+            npx.softmax(x @ np.concatenate([keys, x]).T) @ np.concatenate([values, x])
+        ),
+        [(3, 4), (5, 4), (5, 4)],
+        ["data0_0", "data0_1", "data1_0", "data0_1", "data1_0", "data0_1"],
+        [(1, 6), (9, 6), (9, 6)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CHECKED_AGAIN)
+def test_sizes_that_are_checked_again_are_free(name: str, tmp_path: Path) -> None:
+    function, seen, expected, others = CHECKED_AGAIN[name]
+    program = gemel.compile(function)
+    program(*(drawn(*shape) for shape in seen))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        path = gemel.onnx.export(program, tmp_path / "f.onnx")
+    assert dims(path) == expected
+    for shapes in seen, others:
+        check(path, program, *(drawn(*shape) for shape in shapes))
+
+
 def test_slices_whose_sizes_do_not_matter_are_no_question(tmp_path: Path) -> None:
     functions: list[Callable[[Any], Any]] = [
         lambda x: x[-3:] * 2,

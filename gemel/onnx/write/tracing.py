@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-from gemel.extent import Guard, name_of, seen
-from gemel.forms import added, names_of
+from gemel.extent import Guard, seen
+from gemel.forms import Atom, Form, added, names_of
 from gemel.ir.graph import Entry, placeholder
 from gemel.legacy.declare import Written
 from gemel.onnx.write.rules import CALLS
@@ -100,7 +100,7 @@ class Program(Traced):
         self._read = 0
         for guard in notes.fits:
             if guard.relation == "==" and guard.answer:
-                self._holds(guard)
+                self._holds(guard, again=True)
         self.read_guards()
 
     def read_guards(self) -> None:
@@ -117,21 +117,21 @@ class Program(Traced):
         """Describe conditions that no file can store."""
         self.asked += [named_extents(repr(guard), self.inputs) for guard in guards]
 
-    def _holds(self, guard: Guard) -> None:
-        """Fix the extents of an equality, unless it makes two of them equal."""
-        if not self._equates(guard):
-            self.held |= _left_of(guard)
+    def _holds(self, guard: Guard, again: bool = False) -> None:
+        """Fix the extents of an equality, unless it makes two of them equal.
 
-    def _equates(self, guard: Guard) -> bool:
-        """Record what a guard says, if it makes an extent equal to another one or to a number."""
-        name, other = guard.equates()
-        if name and name_of(other):
-            one, two = sorted((self.first(name), self.first(name_of(other))))
+        One that is checked `again` when the file runs fixes none, either, if sizes are on both
+        sides: for all sizes that fit, the program is the same.
+        """
+        rest = _rest(guard)
+        equal = _equal_names(rest)
+        if equal:
+            one, two = sorted(map(self.first, equal))
             if one != two:
                 self.equal[two] = one
-        elif name:
-            self.held.add(name)
-        return bool(name)
+            return
+        if not again or not all(_atoms(rest) & _atoms(side) for side in guard.forms()):
+            self.held |= names_of(rest)
 
     def first(self, name: str) -> str:
         """The extent that represents all those equal to this one."""
@@ -140,13 +140,24 @@ class Program(Traced):
         return name
 
 
-def _left_of(guard: Guard) -> set[str]:
-    """The extents in an equality, without common factors of both sides."""
-    left, right = guard.forms()
-    products = [product for product, _ in added(left, right, -1)]
-    common = set(products[0]).intersection(*products[1:]) if products else set()
-    rest = [atom for product in products for atom in product if atom not in common]
-    return {name for atom in rest for name in names_of((((atom,), 1),))}
+def _atoms(form: Form) -> set[Atom]:
+    return {atom for product, _ in form for atom in product}
+
+
+def _rest(guard: Guard) -> Form:
+    """The difference of both sides of an equality, without factors that all its terms have."""
+    terms = added(*guard.forms(), -1)
+    common = set.intersection(*(set(product) for product, _ in terms)) if terms else set()
+    return tuple((tuple(a for a in product if a not in common), count) for product, count in terms)
+
+
+def _equal_names(rest: Form) -> list[str]:
+    """The names of the two extents that are equal if this difference is 0, or none."""
+    counts = [count for _, count in rest]
+    if len(counts) != 2 or counts[0] != -counts[1]:
+        return []
+    names = [str(a) for product, _ in rest if len(product) == 1 for a in product if not a.operator]
+    return names if len(names) == 2 else []
 
 
 def program(
