@@ -11,7 +11,7 @@ from slow import check, drawn
 
 import gemel
 from gemel import autograd, nd, np, npx
-from gemel.errors import ShapeError, UnknownNameError
+from gemel.errors import ArgumentError, ShapeError, UnknownNameError
 
 Array = numpy.ndarray[Any, Any]
 PHOTO = numpy.random.default_rng(1).integers(0, 256, (5, 7, 3)).astype("uint8")
@@ -111,6 +111,9 @@ def test_upsampling() -> None:
           lambda v: mixed(mixed(v, 6, 2), 8, 3), [x])  # fmt: skip
     with pytest.raises(UnknownNameError, match="sample_type"):
         npx.upsampling(np.array(x), 2, "cubic")
+    for scale in (0, -1, 1.5, "a"):
+        with pytest.raises(ArgumentError, match="upsampling: scale must be a whole number"):
+            npx.upsampling(np.array(x), scale)
 
 
 def test_parts_and_flips() -> None:

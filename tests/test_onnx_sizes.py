@@ -38,6 +38,8 @@ FREE: dict[str, Callable[[Any], Any]] = {
     "padding by edges": lambda x: np.pad(x, 1, mode="edge"),
     "padding by reflection": lambda x: np.pad(x, 2, mode="reflect"),
     "padding by point reflection": lambda x: np.pad(x, 2, mode="reflect", reflect_type="odd"),
+    "larger pictures": lambda x: npx.upsampling(x[None, None], 3),
+    "larger smooth pictures": lambda x: npx.upsampling(x[None, None], 2, "bilinear"),
     "limits": lambda x: (
         np.clip(x * 9, 0, x.shape[0]),
         *(np.clip((x * 9).astype(kind), 0, x.shape[0]) for kind in ("int32", "int64", "int8")),

@@ -7,6 +7,7 @@ from typing import Any
 from gemel.device import beside, beside_arrays
 from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.extent import WHOLE
+from gemel.extent import maximum as larger
 from gemel.ir.precision import as_written
 from gemel.ir.public import Array, function
 from gemel.ops.arrange import flip
@@ -28,6 +29,7 @@ from gemel.ops.indexing import gather
 from gemel.ops.reduction import mean
 from gemel.ops.resampling import weighed
 from gemel.ops.shape import expand_dims, operand, reshape, transpose
+from gemel.ranges import counted
 from gemel.spec import plain
 
 #: The weights of red, green and blue in the perceived brightness (ITU-R BT.601).
@@ -148,7 +150,7 @@ def _sampled(x: Any, axis: int, begin: Any, span: Any, size: Any, linear: bool) 
     if not linear:
         return _lines(x, axis, _within(cast(floor(place), dtype="int64"), extent - 1))
     place = _within(place - 0.5, extent - 1)
-    low = _within(cast(floor(place), dtype="int64"), max(extent - 2, 0))
+    low = _within(cast(floor(place), dtype="int64"), larger(extent - 2, 0))
     shape: tuple[int, ...] = (size, *[1] * after)
     if len(place.shape) == 2:
         shape = (-1, *[1] * (len(x.shape) - after - 2), *shape)
@@ -191,18 +193,18 @@ def bilinear_resize_2d(
 @function(public="npx")
 def upsampling(data: Any, scale: int, sample_type: str = "nearest") -> Array:
     """Images (N, C, height, width) `scale` times as large, each pixel repeated ("nearest") or mixed
-    linearly ("bilinear").
+    linearly ("bilinear"). Raises `ArgumentError` unless `scale` is a whole number of at least 1.
 
     >>> npx.upsampling(np.arange(4.0).reshape(1, 1, 2, 2), scale=2)
     """
-    x = operand(data)
+    x, scale = operand(data), counted("upsampling", "scale", scale)
     if sample_type not in ("nearest", "bilinear"):
         raise unknown_name("sample_type of upsampling", sample_type, ("nearest", "bilinear"))
     if len(x.shape) != 4:
         raise ShapeError(f"upsampling: {list(x.shape)} must be (N, C, height, width)")
     with beside(None, (x,)):
         for axis in (2, 3):
-            x = _stretched(x, axis, int(x.shape[axis]) * scale, linear=sample_type == "bilinear")
+            x = _stretched(x, axis, x.shape[axis] * scale, linear=sample_type == "bilinear")
     return x
 
 
