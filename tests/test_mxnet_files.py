@@ -248,6 +248,7 @@ OTHER_SIZES: dict[str, Any] = {
     "PixelShuffle2D": nn.PixelShuffle2D(2),
     "numbers": lambda x: np.full((2, x.shape[3], x.shape[0]), 3.0) + x.sum(),
     "group_norm": lambda x: npx.group_norm(x, np.ones(4), np.zeros(4), num_groups=2),
+    "upsampling": lambda x: npx.upsampling(x, 2),
 }
 
 

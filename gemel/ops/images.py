@@ -10,7 +10,7 @@ from gemel.extent import WHOLE
 from gemel.extent import maximum as larger
 from gemel.ir.precision import as_written
 from gemel.ir.public import Array, function
-from gemel.ops.arrange import flip
+from gemel.ops.arrange import flip, repeat
 from gemel.ops.distribution import normally, uniformly
 from gemel.ops.elementwise import (
     add,
@@ -204,7 +204,10 @@ def upsampling(data: Any, scale: int, sample_type: str = "nearest") -> Array:
         raise ShapeError(f"upsampling: {list(x.shape)} must be (N, C, height, width)")
     with beside(None, (x,)):
         for axis in (2, 3):
-            x = _stretched(x, axis, x.shape[axis] * scale, linear=sample_type == "bilinear")
+            if sample_type == "nearest":
+                x = repeat(x, repeats=scale, axis=axis)
+            else:
+                x = _stretched(x, axis, x.shape[axis] * scale, linear=True)
     return x
 
 
