@@ -915,7 +915,7 @@ def topk(
 
 def upsampling(data: Any, scale: int, sample_type: str = "nearest", *, out: Any = None) -> ndarray:
     """Images (N, C, height, width) `scale` times as large, each pixel repeated ("nearest") or mixed
-    linearly ("bilinear")."""
+    linearly ("bilinear"). Raises `ArgumentError` unless `scale` is a whole number of at least 1."""
 
 def use_np(func: Any) -> Any:
     """Return the function or class unchanged: MXNet's decorator for code that uses NumPy arrays."""
