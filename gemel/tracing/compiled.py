@@ -26,7 +26,7 @@ from gemel.ir.current import current_trace
 from gemel.ir.graph import Graph, constant
 from gemel.ir.trace import Trace, parameters_replaced
 from gemel.ndarray import ndarray
-from gemel.passes import Pass, pipeline
+from gemel.passes import Pass, in_parts, pipeline
 from gemel.passes.simplify import fold
 from gemel.process.urgent import urgent
 from gemel.runtime.backend import backend_for, backend_of
@@ -262,9 +262,17 @@ class Compiled:
         Arrays the function closes over are in it as they are now; parameters are further inputs,
         after the arguments. `docs/internals/plan-image.md` has the format, gemel.h loads it.
         """
-        bound, _ = self._find(arguments)
+        bound, _ = self._for_all_sizes()._find(arguments)
         _core.wait_all()
         return bound.image(backend_of(CPUS[0])).write(embed=True)
+
+    def _for_all_sizes(self) -> Compiled:
+        """The same, traced anew: its plans ask as little of sizes as they can. Who has only an
+        image cannot make another plan for other sizes."""
+        made = Compiled(self.function, *self._settings)
+        made.inside, made.apart, made.owns = self.inside, self.apart, self.owns
+        made.passes = tuple(step for step in self.passes if step is not in_parts)
+        return made
 
     def source(self, *arguments: Any) -> str:
         r"""The kernels of the plan for these arguments as C text, to be read (CUDA C++ for a GPU).
