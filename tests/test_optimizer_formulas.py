@@ -321,24 +321,12 @@ def test_small_steps_are_not_lost_with_a_master(dtype, rate):
         optimizer.get_updater(optimizer.SGD())(0, np.ones(1, dtype=dtype), weight)
 
 
-@pytest.mark.parametrize("name", [n for n in EVERY if n != "test"])
+@pytest.mark.parametrize("name", [n for n in EVERY if n not in ("adadelta", "test")])
 def test_nothing_moves_at_a_learning_rate_of_0(name):
     made, rates = parameter(), [0.1, 0.0, 0.0, 0.1]
     trainer = gluon.Trainer([made], name, {"lr_scheduler": lambda update: rates[update - 1]})
     first, second, third, last = (train([made], trainer, 1)[0].tolist() for _ in rates)
     assert first == second == third != last and numpy.isfinite(last).all()
-
-
-def test_adadelta_multiplies_its_steps_by_the_learning_rate():
-    def moved(settings):
-        update, weight = optimizer.get_updater(optimizer.AdaDelta(**settings)), np.zeros(3)
-        update(0, np.array([1.0, -2.0, 3.0]), weight)
-        return weight.asnumpy()
-
-    whole = moved({})
-    numpy.testing.assert_array_equal(moved({"learning_rate": 1.0}), whole)
-    numpy.testing.assert_allclose(moved({"learning_rate": 0.25}), whole / 4, rtol=1e-6)
-    assert (whole * [-1, 1, -1] > 0).all()
 
 
 # --- users' own --------------------------------------------------------------------------------

@@ -45,15 +45,14 @@ class AdaGrad(Optimizer):
 
 
 class AdaDelta(Optimizer):
-    """Steps as large as the running mean of earlier steps, times `learning_rate`. Weight decay is
-    decoupled.
+    """Steps as large as the running mean of earlier steps; `learning_rate` is not used.
 
-    Zeiler, ADADELTA: an adaptive learning rate method, 2012. MXNet 1 has no learning rate.
+    Zeiler, ADADELTA: an adaptive learning rate method, 2012.
     """
 
     def __init__(
         self,
-        learning_rate: float | None = 1.0,
+        learning_rate: float | None = None,
         rho: float = 0.9,
         epsilon: float = 1e-5,
         **settings: Any,
@@ -74,7 +73,7 @@ class AdaDelta(Optimizer):
         of_grad = self.rho * states[0] + (1 - self.rho) * np.square(grad)
         step = np.sqrt(states[1] + self.epsilon) / np.sqrt(of_grad + self.epsilon) * grad
         of_step = self.rho * states[1] + (1 - self.rho) * np.square(step)
-        return weight - rates[0] * decayed(weight, step, decay), [of_grad, of_step]
+        return weight - decayed(weight, step, decay), [of_grad, of_step]
 
 
 class RMSProp(Optimizer):
