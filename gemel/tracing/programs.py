@@ -115,6 +115,8 @@ class Program:
         with self.trace:
             self.graph = concretize_in_place(traced, self._unified_dims())
         self.graph = mixed(self.graph)
+        #: How many of the guards the trace has asked; passes may add others.
+        self.traced = len(self.guards)
 
     def _ends(self, node: Node) -> bool:
         """Whether gradients stop at a node: at `detach()`, or under `autograd.pause()`."""
@@ -374,7 +376,8 @@ class Program:
         self, graph: Graph, stable: Sequence[int] | None, atomic: bool = True
     ) -> SizedPlans:
         calls = self.trace.state.random_calls
-        return SizedPlans(graph, self.passes, self.guards, self.recipes, stable, calls, atomic)
+        guards = self.guards, self.traced
+        return SizedPlans(graph, self.passes, *guards, self.recipes, stable, calls, atomic)
 
     # --- training ---------------------------------------------------------------------------
 

@@ -35,13 +35,17 @@ class Unfit(Exception):
 
 
 class SizedPlans:
-    """The plans of one graph with free extents. See `Lowering` for `stable`, `random`, `atomic`."""
+    """The plans of one graph with free extents. See `Lowering` for `stable`, `random`, `atomic`.
+
+    `guards` are those of its program, to which passes may add; the trace asked the first `traced`.
+    """
 
     def __init__(
         self,
         graph: Graph,
         passes: tuple[Any, ...],
         guards: list[Guard],
+        traced: int,
         recipes: tuple[Recipe, ...] = (),
         stable: Sequence[int] | None = None,
         random: int = 0,
@@ -52,7 +56,7 @@ class SizedPlans:
         self.stable = stable
         self.keeper = _core.Keeper()
         self.passes = passes
-        self.guards = guards
+        self.guards, self.traced = guards, traced
         self.recipes = recipes
         self._backends: dict[Backend, Backend] = {}
         self._optimized: dict[tuple[Any, ...], Graph] = {}
@@ -104,7 +108,9 @@ class SizedPlans:
         text = signature(self.graph)
         passes = [] if self.passes is PIPELINE else [step.__name__ for step in self.passes]
         kept = self.stable, config.KEEP_BYTES.read(), self.random, self.atomic
-        return text and f"{text}{passes} {values} {self.guards} {kept}"
+        # What passes have asked follows from the rest, and is known only where they have run.
+        asked = self.guards[: self.traced]
+        return text and f"{text}{passes} {values} {asked} {kept}"
 
     def image(self, values: dict[str, int], backend: Backend) -> Image:
         """The image of the plan for these extents on a device's backend. Raises `Unfit`."""
