@@ -329,6 +329,25 @@ def test_nothing_moves_at_a_learning_rate_of_0(name):
     assert first == second == third != last and numpy.isfinite(last).all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("name", [n for n in EVERY if n != "test"])
+def test_states_end_at_0_where_gradients_stay_0(name, dtype):
+    """Not among the numbers that are too small to be normal, which are slow to multiply."""
+    momentum = {"momentum": 0.5} if name in ("sgd", "nag", "signum", "lars", "dcasgd") else {}
+    update = optimizer.get_updater(optimizer.create(name, wd=0.0, **momentum))
+    weight, grad = np.ones(3, dtype=dtype), np.array([1e-3, -1e-9, 0.0], dtype=dtype)
+    update(0, grad, weight)
+    tiny = numpy.finfo(dtype).tiny
+    for _ in range(1100):
+        update(0, grad * 0, weight)
+        states = update.states[0]
+        for state in states if isinstance(states, (list, tuple)) else [states]:
+            if state is not None:
+                sizes = numpy.abs(state.asnumpy())
+                assert ((sizes == 0) | (sizes >= tiny)).all()
+    assert numpy.isfinite(weight.asnumpy()).all()
+
+
 # --- users' own --------------------------------------------------------------------------------
 
 
