@@ -118,10 +118,8 @@ class _Division:
         rows = self._taken(own, axis, in_rows, lambda x, place: _reshaped(x, place, 1, (1, 1)))
         inner = tuple(a + 1 if a >= axis else a for a in self.axes)
         partial = self.op(self._widened(rows), axis=inner, keepdims=True)
-        found, left = (
-            self._reduced(_reshaped(partial, axis, 2, (PARTS,))),
-            self.x.shape[axis] - done,
-        )
+        found = self._reduced(_reshaped(partial, axis, 2, (PARTS,)))
+        left = self.x.shape[axis] - done
         if left == 0:
             return found
 
@@ -177,16 +175,12 @@ class _Division:
             # How `old` is used is known; `new` is the same in the new graph.
             old, new = following.pop()
             place = new.ndim - from_end
-            if place < 0 or same_for_all(new.shape[place], 1):
-                continue
-            if self.uses[old] > 1:
+            if place < 0 or same_for_all(new.shape[place], 1) or self.uses[old] > 1:
                 continue
             if _is_local(old.node):
                 found.append(new)
                 following += zip(old.node.inputs, new.node.inputs, strict=True)
-            elif isinstance(old.node.op, Elementwise) or (
-                is_mover(old.node) and not is_view(old.node)
-            ):
+            elif _is_of_elements(old.node):
                 return None
         return found
 
@@ -197,6 +191,11 @@ def _is_local(node: Node) -> bool:
     if not isinstance(op, Elementwise) or op.random or op.positional or op.fails:
         return False
     return "shape" not in op.parameters and len(node.entries) == 1
+
+
+def _is_of_elements(node: Node) -> bool:
+    """Whether the kernel that reads a result can compute its elements itself."""
+    return isinstance(node.op, Elementwise) or is_mover(node) and not is_view(node)
 
 
 def _reshaped(x: Entry, axis: int, count: int, extents: tuple[int, ...]) -> Entry:
