@@ -58,14 +58,8 @@ FREE: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("seen", [1, 3])
 @pytest.mark.parametrize("name", FREE)
 def test_sizes_as_numbers(name: str, seen: int, tmp_path: Path) -> None:
-    program = gemel.compile(FREE[name])
-    program(drawn(seen, 4))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ExportWarning)
-        path = gemel.onnx.export(program, tmp_path / "f.onnx")
-    assert dims(path) == ["data_0", "data_1"]
-    for rows, columns in (1, 4), (2, 4), (3, 4), (3, 2), (6, 5):
-        check(path, program, drawn(rows, columns))
+    others = [[shape] for shape in ((1, 4), (2, 4), (3, 4), (3, 2), (6, 5))]
+    check_sizes(tmp_path, FREE[name], [(seen, 4)], ["data_0", "data_1"], *others)
 
 
 def test_sizes_as_numbers_beside_a_fixed_one(tmp_path: Path) -> None:
@@ -262,15 +256,7 @@ CHECKED_AGAIN: dict[str, tuple[Any, ...]] = {
 
 @pytest.mark.parametrize("name", CHECKED_AGAIN)
 def test_sizes_that_are_checked_again_are_free(name: str, tmp_path: Path) -> None:
-    function, seen, expected, others = CHECKED_AGAIN[name]
-    program = gemel.compile(function)
-    program(*(drawn(*shape) for shape in seen))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ExportWarning)
-        path = gemel.onnx.export(program, tmp_path / "f.onnx")
-    assert dims(path) == expected
-    for shapes in seen, others:
-        check(path, program, *(drawn(*shape) for shape in shapes))
+    check_sizes(tmp_path, *CHECKED_AGAIN[name])
 
 
 def test_slices_whose_sizes_do_not_matter_are_no_question(tmp_path: Path) -> None:
@@ -380,15 +366,7 @@ SINGLE: dict[str, tuple[Callable[..., Any], list[Any], list[Any], list[Any]]] = 
 
 @pytest.mark.parametrize("name", SINGLE)
 def test_sizes_of_one_are_free(name: str, tmp_path: Path) -> None:
-    function, seen, expected, others = SINGLE[name]
-    program = gemel.compile(function)
-    program(*(drawn(*shape) for shape in seen))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error", ExportWarning)
-        path = gemel.onnx.export(program, tmp_path / "f.onnx")
-    assert dims(path) == expected
-    for shapes in seen, others:
-        check(path, program, *(drawn(*shape) for shape in shapes))
+    check_sizes(tmp_path, *SINGLE[name])
 
 
 @pytest.mark.parametrize(
@@ -409,6 +387,25 @@ def test_fixed_sizes_that_need_not_be_are_a_warning(
     with warnings.catch_warnings():
         warnings.simplefilter("error", ExportWarning)
         gemel.onnx.export(program, tmp_path / "f.onnx", dynamic=False)
+
+
+def check_sizes(
+    folder: Path,
+    function: Callable[..., Any],
+    seen: list[Any],
+    expected: list[Any],
+    *others: list[Any],
+) -> None:
+    """Checks that a function is exported without a warning, the sizes of its file's inputs, and its
+    results for the shapes it was called with and for others."""
+    program = gemel.compile(function)
+    program(*(drawn(*shape) for shape in seen))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        path = gemel.onnx.export(program, folder / "f.onnx")
+    assert dims(path) == expected
+    for shapes in seen, *others:
+        check(path, program, *(drawn(*shape) for shape in shapes))
 
 
 def dims(path: str) -> list[Any]:

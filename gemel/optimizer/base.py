@@ -264,11 +264,7 @@ class Optimizer(FlagsChecked):
     def create_state_multi_precision(self, index: Any, weight: ndarray) -> Any:
         """Like `create_state`; with `multi_precision` a float16 or bfloat16 weight gets (float32
         copy, its state). Raises `OperandError` for what is none of gemel's arrays."""
-        if not isinstance(weight, Array):
-            raise OperandError(
-                f"create_state_multi_precision: the weight is of {type(weight)!r}; give gemel's "
-                "arrays"
-            )
+        check_kind("create_state_multi_precision: the weight", type(weight))
         if self._has_master(weight):
             master = weight.detach().astype("float32")
             return master, self.create_state(index, master)
@@ -389,6 +385,12 @@ def _check_setting(name: str, setting: str, value: Any) -> None:
         raise ArgumentError(f"{name}: {shown} is {value!r}, which would make all parameters NaN")
 
 
+def check_kind(what: str, kind: type) -> None:
+    """Raise `OperandError` unless this is the type of gemel's arrays."""
+    if not issubclass(kind, Array):
+        raise OperandError(f"{what} is of {kind!r}; give gemel's arrays")
+
+
 def by_hand(kind: type[Optimizer]) -> bool:
     """Whether a class defines its update in MXNet's way, by overriding `update` or `step`."""
     return kind.update is not Optimizer.update or kind.step is not Optimizer.step
@@ -408,6 +410,5 @@ def _listed(*values: Any) -> tuple[list[Any], ...]:
         )
     for name, arrays in (("weight", values[1]), ("gradient", values[2])):
         for kind in {*map(type, arrays)}:  # few, however many arrays there are
-            if not issubclass(kind, Array):
-                raise OperandError(f"update: the {name} is of {kind!r}; give gemel's arrays")
+            check_kind(f"update: the {name}", kind)
     return tuple(map(list, values))

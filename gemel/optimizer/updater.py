@@ -6,9 +6,8 @@ import pickle
 import reprlib
 from typing import Any
 
-from gemel._core import Array
-from gemel.errors import DeviceError, GemelError, OperandError, ParameterFileError
-from gemel.optimizer.base import Optimizer
+from gemel.errors import DeviceError, GemelError, ParameterFileError
+from gemel.optimizer.base import Optimizer, check_kind
 from gemel.tracing.nested import flatten, unflatten
 
 
@@ -119,10 +118,7 @@ def _check(weights: list[Any], grads: list[Any]) -> None:
     device = getattr(weights[0], "device", None)
     for name, arrays in (("weight", weights), ("gradient", grads)):
         for array in arrays:
-            if not isinstance(array, Array):
-                raise OperandError(
-                    f"Updater: the {name} is of {type(array)!r}; give gemel's arrays"
-                )
+            check_kind(f"Updater: the {name}", type(array))
             if array.device != device:
                 other = "the" if len(weights) == 1 else "the first"
                 raise DeviceError(

@@ -1,4 +1,5 @@
 // The first elements of a row that is being read, in the order of their keys.
+
 #pragma once
 
 #include <algorithm>
@@ -14,6 +15,7 @@ struct Placed {
   Bits key;
   uint32_t position;
 };
+
 // The most elements that `First` keeps in order.
 inline constexpr int64_t kMostFirst = 32;
 
