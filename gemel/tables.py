@@ -9,7 +9,7 @@ from gemel import ndarray as nd
 from gemel.dtype import as_dtype
 from gemel.errors import ArgumentError, DataFileError, MissingFileError, ShapeError
 from gemel.io import NDArrayIter
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.lists import as_list
 from gemel.ranges import counted
 from gemel.spec import product

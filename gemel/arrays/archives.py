@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from gemel.arrays.making import array_like, from_numpy
 from gemel.device import Device
 from gemel.errors import ArgumentError, DTypeError, MissingFileError, ParameterFileError
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 
 MAGIC = b"\x93NUMPY"
 ZIP = b"PK\x03\x04", b"PK\x05\x06"

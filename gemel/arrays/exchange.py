@@ -9,8 +9,8 @@ from gemel.device import CPUS, Device, as_device
 from gemel.dtype import bool_, default_float, int64
 from gemel.errors import TraceError
 from gemel.ir.current import current_trace
-from gemel.ir.op import numpy
 from gemel.ir.public import function
+from gemel.ir.reference import numpy
 
 #: DLPack's device type and number of the CPU.
 DLPACK_CPU = (1, 0)

@@ -17,7 +17,7 @@ from gemel.image import pictures
 from gemel.image.iterators import ImageIter
 from gemel.image.pictures import drawn, drawn_whole
 from gemel.io import DataBatch, DataDesc
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.lists import as_list
 from gemel.ranges import check_number
 

@@ -27,7 +27,10 @@ from gemel.errors import GemelError, ShapeError, TraceError
 from gemel.extent import NUMBER
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.current import current_trace
+from gemel.ir.formulas import describe
 from gemel.ir.methods import call, operate
+from gemel.ir.numbers import known_number
+from gemel.ir.reference import numpy
 from gemel.ir.unavailable import InMemory
 from gemel.spec import Spec
 
@@ -265,8 +268,6 @@ class Entry(InMemory, ArrayMethods):
         if self.node.is_number:
             return self.node.value
         if self.spec.weak and self.node.op is not None:
-            from gemel.ir.numbers import known_number
-
             return known_number(self, what)
         return self._known(what).item()
 
@@ -307,8 +308,6 @@ class Entry(InMemory, ArrayMethods):
     def __array__(self, *given: Any, **named: Any) -> Any:
         what = "conversion to NumPy"
         if self.spec.weak:
-            from gemel.ir.op import numpy
-
             return numpy().asarray(self._value(what)).__array__(*given, **named)
         return self._known(what).__array__(*given, **named)
 
@@ -404,8 +403,6 @@ class Graph:
         return sum(1 for node in self.walk() if node.op is not None and node.op.name == name)
 
     def __str__(self) -> str:
-        from gemel.ir.text import describe
-
         return describe(self)
 
 

@@ -12,9 +12,10 @@ from typing import Any
 from gemel.dtype import DType, as_dtype, as_number, weak
 from gemel.extent import NUMBER
 from gemel.ir.graph import Graph
-from gemel.ir.op import Op, numpy
+from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.philox import random_bits
+from gemel.ir.reference import numpy
 from gemel.ir.trace import Trace
 from gemel.spec import Spec
 

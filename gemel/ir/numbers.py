@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
-from gemel.ir.op import Op
-from gemel.ir.op_kinds import Elementwise
-from gemel.spec import Spec
+if TYPE_CHECKING:
+    from gemel.dtype import DType
+    from gemel.ir.graph import Entry
 
 
 class PythonLane:
@@ -27,21 +28,22 @@ class PythonLane:
         return getattr(math, name)
 
 
-def computed(
-    op: Op | None, specs: tuple[Spec, ...], parameters: dict[str, Any], numbers: list[Any]
+def body_on_numbers(
+    body: Callable[..., Any],
+    types: tuple[DType, ...],
+    dtypes: tuple[DType, ...],
+    numbers: list[Any],
+    parameters: dict[str, Any],
 ) -> tuple[Any, ...] | None:
-    """An operation's results on Python numbers; None if only the kernel can compute them.
+    """An elementwise body's results of these dtypes, on numbers converted to these types.
 
-    That is the case for 1 / 0 and log(-1), which raise in Python, for functions that Python lacks,
-    and for operations that are not elementwise.
+    None if only a kernel can compute them: 1 / 0 and log(-1), which raise in Python, and functions
+    that Python lacks.
     """
-    if not isinstance(op, Elementwise) or op.random or not numbers:
-        return None
-    types, dtypes = op.types(specs, parameters)
     try:
         values = [_number(d.kind, n) for d, n in zip(types, numbers, strict=True)]
-        found = op.body(PythonLane(), *values, **parameters)
-        results = found if op.outputs > 1 else (found,)
+        found = body(PythonLane(), *values, **parameters)
+        results = found if len(dtypes) > 1 else (found,)
         return tuple(_number(d.kind, n) for d, n in zip(dtypes, results, strict=True))
     except (ArithmeticError, ValueError, AttributeError, TypeError):
         return None
@@ -53,14 +55,14 @@ def _number(kind: str, value: Any) -> Any:
     return bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
 
 
-def known_number(entry: Any, what: str) -> Any:
+def known_number(entry: Entry, what: str) -> Any:
     """The value of an entry computed from numbers alone. Raises `TraceError`, naming `what`."""
     node = entry.node
     if node.op is None:
         return entry._value(what)
     numbers = [known_number(source, what) for source in node.inputs]
     specs = tuple(source.spec for source in node.inputs)
-    found = computed(node.op, specs, node.params, numbers)
+    found = node.op.on_numbers(specs, node.params, numbers)
     if found is None:
         raise entry._unknown(what)
     return found[entry.index]
@@ -83,4 +85,4 @@ def plain_number(value: Any) -> Any:
     return int(value) if type(value).__module__ == "numpy" and isinstance(value, int) else value
 
 
-__all__ = ["beyond", "computed", "known_number", "plain_number"]
+__all__ = ["beyond", "body_on_numbers", "known_number", "plain_number"]

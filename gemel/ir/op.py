@@ -47,13 +47,6 @@ CO_VARARGS = 0x04
 ENTRIES, WHOLES = {Entry}, {int, Dim}
 
 
-def numpy() -> Any:
-    """NumPy, imported on first use: a cached inference does not need it."""
-    import numpy
-
-    return numpy
-
-
 def _is_tried_out(known: Op, function: Callable[..., Any]) -> bool:
     """Whether a notebook runs a cell again that declares an operation."""
     return known.function.__module__ == function.__module__ == "__main__"
@@ -320,6 +313,12 @@ class Op(_core.OpBase, RuleDecorators):
     ) -> None:
         """Raise `OverflowError` for integers that the other inputs' dtypes cannot hold."""
 
+    def on_numbers(
+        self, specs: tuple[Spec, ...], parameters: dict[str, Any], numbers: list[Any]
+    ) -> tuple[Any, ...] | None:
+        """Its results on Python numbers (constant folding); None if only a kernel computes them."""
+        return None
+
     def may_fail(self, inputs: Sequence[Entry]) -> bool:
         """Whether a call on these inputs can fail when it runs, depending on their values."""
         return self.fails
@@ -492,4 +491,4 @@ def find(name: str) -> Op:
     raise unknown_name("operation", name, (n for n, o in REGISTRY.items() if isinstance(o, Op)))
 
 
-__all__ = ["Op", "find", "numpy"]
+__all__ = ["Op", "find"]

@@ -28,6 +28,7 @@ from gemel.ir.above import above
 from gemel.ir.graph import Entry, placeholder
 from gemel.ir.keywords import OUT, REDUCTIONS, UFUNC
 from gemel.ir.methods import call
+from gemel.ir.numbers import body_on_numbers
 from gemel.ir.op import Op, find
 from gemel.ir.rules import PlannedRule, WholeRule
 from gemel.ir.trace import Trace
@@ -119,6 +120,14 @@ class Elementwise(Op):
             dtype = promote_specs(*others) if others else bool_
             for number in large:
                 check_held(self.name, number, uint64 if dtype is bool_ else dtype)
+
+    def on_numbers(
+        self, specs: tuple[Spec, ...], parameters: dict[str, Any], numbers: list[Any]
+    ) -> tuple[Any, ...] | None:
+        """Its body's results on Python numbers, unless Python cannot compute them."""
+        if self.random or not numbers:
+            return None
+        return body_on_numbers(self.body, *self.types(specs, parameters), numbers, parameters)
 
     def checked(self, specs: Sequence[Spec]) -> int | None:
         """The input that must not be negative; None if there is none, or it is unsigned."""

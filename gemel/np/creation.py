@@ -29,8 +29,8 @@ from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, is_number
 from gemel.ir.keywords import check_unrecorded
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ndarray import ndarray
 from gemel.ops.elementwise import cast, distance, floor, iota, where
 from gemel.ops.elementwise import copy as copied

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.arrays.exchange import shown
-from gemel.ir.op import numpy
 from gemel.ir.public import function
+from gemel.ir.reference import numpy
 from gemel.np.creation import asarray
 
 

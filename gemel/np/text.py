@@ -7,9 +7,9 @@ from typing import Any
 
 from gemel.dtype import as_dtype, default_float
 from gemel.errors import DataFileError, MissingFileError
-from gemel.ir.op import numpy
 from gemel.ir.protocols import as_numpy, by_numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.np.creation import array
 
 

@@ -8,8 +8,8 @@ from gemel import _core
 from gemel.dtype import DType, as_dtype, bool_, castable, promote, weak
 from gemel.errors import DTypeError, unknown_name
 from gemel.extent import NUMBER
-from gemel.ir.op import numpy
 from gemel.ir.public import function, publish
+from gemel.ir.reference import numpy
 from gemel.ndarray import ndarray
 from gemel.runtime.callback import View
 from gemel.spec import Spec, promote_specs

@@ -8,9 +8,9 @@ from typing import Any
 from gemel.device import beside_arrays
 from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER
-from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.arrange import moveaxis
 from gemel.ops.assignment import contents
 from gemel.ops.elementwise import cast, full, where

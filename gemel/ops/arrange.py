@@ -11,8 +11,8 @@ from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import composite
 from gemel.ir.keywords import converted
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.assignment import contents
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.elementwise import full, iota

@@ -11,7 +11,7 @@ from gemel.ir.above import above
 from gemel.ir.current import current_trace
 from gemel.ir.declare import op
 from gemel.ir.methods import named
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.lists import leaves
 from gemel.ops.elementwise import cast, full, maximum, where
 from gemel.ops.indexing import assign, gather, integer_indices

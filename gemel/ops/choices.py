@@ -16,8 +16,8 @@ from gemel.dtype import as_dtype, float32, float64, int64
 from gemel.errors import ArgumentError, DTypeError, ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.declare import op
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function, publish
+from gemel.ir.reference import numpy
 from gemel.ops.cumulative import cumsum
 from gemel.ops.distribution import (
     Distribution,

@@ -16,8 +16,9 @@ from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.keywords import fits, into
 from gemel.ir.methods import named
-from gemel.ir.op import Op, find, numpy
+from gemel.ir.op import Op, find
 from gemel.ir.public import Array
+from gemel.ir.reference import numpy
 from gemel.ops.assignment import contents
 from gemel.ops.cumulative import cumprod, cumsum
 from gemel.ops.elementwise import iota, subtract

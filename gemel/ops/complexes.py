@@ -12,8 +12,9 @@ from gemel.dtype import DType, as_dtype
 from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.methods import named
-from gemel.ir.op import Op, numpy
+from gemel.ir.op import Op
 from gemel.ir.public import Array, function, make_method
+from gemel.ir.reference import numpy
 from gemel.ops.elementwise import cast, where
 from gemel.ops.logic import equal, not_equal
 from gemel.ops.shape import broadcast_to, operand

@@ -9,8 +9,8 @@ from gemel.errors import ShapeError
 from gemel.ir.declare import composite, op
 from gemel.ir.interpret import spec_of
 from gemel.ir.keywords import into
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ir.rules import Emitter
 from gemel.ops.elementwise import cast, full, iota, multiply, where
 from gemel.ops.logic import equal, logical_and

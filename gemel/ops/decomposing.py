@@ -12,8 +12,8 @@ from typing import Any, NamedTuple
 
 from gemel.errors import unknown_name
 from gemel.ir.declare import op
-from gemel.ir.op import numpy
 from gemel.ir.public import Array
+from gemel.ir.reference import numpy
 from gemel.ops.complexes import conj, imag, real
 from gemel.ops.elementwise import distance, where
 from gemel.ops.linalg import matmul

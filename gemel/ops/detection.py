@@ -7,8 +7,8 @@ from typing import Any
 from gemel.errors import ShapeError
 from gemel.ir.declare import op
 from gemel.ir.keywords import number
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.boxes import (
     VARIANCES,
     box_decode,

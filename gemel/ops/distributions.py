@@ -13,9 +13,9 @@ from gemel.dtype import as_dtype, default_float, float64, int64, uint32, uint64
 from gemel.errors import ArgumentError, ShapeError
 from gemel.extent import NUMBER
 from gemel.ir.declare import elementwise, op
-from gemel.ir.op import numpy
 from gemel.ir.philox import FIRST, GOLDEN, SECOND
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.distribution import (
     Draw,
     distribution,

@@ -15,8 +15,8 @@ from gemel.dtype import as_dtype, default_float, float64
 from gemel.errors import DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.declare import op
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.arrange import roll
 from gemel.ops.complexes import conj, conjugated
 from gemel.ops.elementwise import iota, multiply, where

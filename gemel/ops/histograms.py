@@ -10,9 +10,9 @@ from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.keywords import number
-from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.shape import operand
 from gemel.spec import Spec, is_several, same_shape, sequence, whole
 

@@ -17,8 +17,8 @@ from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.keywords import into
 from gemel.ir.layout import Layout
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ir.rules import Emitter
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.elementwise import full, limit, where

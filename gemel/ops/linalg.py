@@ -9,8 +9,8 @@ from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import contraction
 from gemel.ir.keywords import ROWS, into
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.elementwise import cast, multiply
 from gemel.ops.reduction import in_dtype, sum
 from gemel.ops.shape import broadcast_to, expand_dims, reshape, swapaxes, transpose

@@ -9,8 +9,9 @@ from gemel.errors import DTypeError
 from gemel.ir.declare import elementwise, op
 from gemel.ir.interpret import spec_of
 from gemel.ir.keywords import UFUNC
-from gemel.ir.op import Op, numpy
+from gemel.ir.op import Op
 from gemel.ir.public import Array
+from gemel.ir.reference import numpy
 from gemel.spec import Spec, broadcast, promote_specs
 
 Types = tuple[tuple[DType, ...], DType]

@@ -8,8 +8,8 @@ from typing import Any
 from gemel.device import beside_arrays
 from gemel.ir.declare import op
 from gemel.ir.keywords import OUT, into
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.elementwise import add, cast, floor, maximum, minimum, multiply, subtract, where
 from gemel.ops.logic import equal, isnan, logical_not
 from gemel.ops.reduction import argmax, count, floating, mean, sum

@@ -8,9 +8,9 @@ from typing import Any
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import WHOLE, maximum
 from gemel.ir.keywords import check_unrecorded
-from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.lists import leaves
 from gemel.ops.elementwise import cast, floor, full, iota, limit, rint, sign, where
 from gemel.ops.indexing import assign, gather, place

@@ -7,8 +7,8 @@ from typing import Any
 from gemel.dtype import int64, uint64
 from gemel.errors import ArrayIndexError, ShapeError, unknown_name
 from gemel.ir.declare import op
-from gemel.ir.op import numpy
 from gemel.ir.public import Array
+from gemel.ir.reference import numpy
 from gemel.ops.elementwise import iota, limit, where
 from gemel.ops.indexing import out_of_range, some_place
 from gemel.ops.keys import LARGEST, signed, wrapped

@@ -8,7 +8,7 @@ from typing import Any
 from gemel.dtype import as_dtype
 from gemel.errors import ShapeError
 from gemel.ir.declare import composite, op
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.ir.rules import Emitter
 from gemel.ops.elementwise import where
 from gemel.ops.indexing import gather, out_of_range, scatter, some_place

@@ -7,9 +7,9 @@ from typing import Any
 from gemel.device import beside_arrays
 from gemel.errors import ArgumentError, ShapeError
 from gemel.ir.current import current_trace
-from gemel.ir.op import numpy
 from gemel.ir.protocols import by_numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.complexes import real
 from gemel.ops.decomposing import eigvals
 from gemel.ops.elementwise import add, cast, divide, full, iota, multiply, subtract

@@ -12,8 +12,8 @@ from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.declare import composite
 from gemel.ir.keywords import ORDERS, ROWS, converted, into
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.arrange import moveaxis
 from gemel.ops.complexes import conjugated
 from gemel.ops.elementwise import cast, iota, multiply, subtract

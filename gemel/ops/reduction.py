@@ -12,8 +12,8 @@ from gemel.extent import maximum as larger
 from gemel.ir.declare import composite, reduction
 from gemel.ir.keywords import REDUCTION, number
 from gemel.ir.methods import call
-from gemel.ir.op import numpy
 from gemel.ir.public import Array
+from gemel.ir.reference import numpy
 from gemel.ops.elementwise import (
     add,
     cast,

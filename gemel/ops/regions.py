@@ -8,9 +8,9 @@ from typing import Any
 from gemel.errors import ArrayIndexError, ShapeError
 from gemel.ir.declare import op
 from gemel.ir.keywords import number
-from gemel.ir.op import numpy
 from gemel.ir.precision import as_written
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.convolution import per_axis
 from gemel.ops.elementwise import cast, iota, maximum, where
 from gemel.ops.shape import expand_dims, operand, reshape

@@ -11,8 +11,9 @@ from gemel.ir.bases import power_of_two
 from gemel.ir.declare import elementwise, op
 from gemel.ir.interpret import spec_of
 from gemel.ir.keywords import UFUNC, into
-from gemel.ir.op import Op, numpy
+from gemel.ir.op import Op
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.elementwise import multiply, negative, where
 from gemel.spec import Spec, broadcast, promote_specs, whole
 

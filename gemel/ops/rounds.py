@@ -18,7 +18,7 @@ from gemel.ir.declare import op
 from gemel.ir.graph import Entry, Graph, Node, constant, placeholder, walk
 from gemel.ir.interpret import interpret
 from gemel.ir.loops import LoopSpec
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.ir.rules import Emitter
 from gemel.ir.state import Savepoint
 from gemel.ir.trace import Trace

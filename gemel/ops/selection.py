@@ -12,8 +12,8 @@ from gemel.ir.declare import composite, op
 from gemel.ir.graph import is_number
 from gemel.ir.keywords import into, number
 from gemel.ir.methods import named
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ir.rules import Emitter
 from gemel.ops.arrange import broadcast_arrays
 from gemel.ops.assignment import contents

@@ -12,8 +12,8 @@ from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.declare import op
 from gemel.ir.keywords import number
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.assignment import contents
 from gemel.ops.complexes import conjugated
 from gemel.ops.cumulative import cumsum

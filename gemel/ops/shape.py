@@ -14,8 +14,8 @@ from gemel.ir.declare import op
 from gemel.ir.graph import Entry
 from gemel.ir.keywords import converted, into, static
 from gemel.ir.layout import Layout, dense_strides
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.elementwise import cast, full
 from gemel.ops.elementwise import copy as materialized
 from gemel.ops.sections import check_span, overlapping, section_lengths, sections_of

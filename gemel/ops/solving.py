@@ -14,8 +14,8 @@ from gemel.device import beside_arrays
 from gemel.dtype import DType
 from gemel.errors import ShapeError
 from gemel.ir.declare import op
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.arrange import matrix_transpose
 from gemel.ops.complexes import conj, conjugated, imag
 from gemel.ops.elementwise import multiply

@@ -9,8 +9,8 @@ from gemel.device import beside_arrays
 from gemel.dtype import as_dtype, bool_, int64
 from gemel.errors import ArgumentError, ShapeError, unknown_name
 from gemel.ir.declare import op
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.elementwise import cast, full
 from gemel.ops.indexing import boolean_index, gather
 from gemel.ops.logic import logical_not

@@ -13,8 +13,8 @@ from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.ir.declare import composite, op
 from gemel.ir.graph import Entry, is_number
 from gemel.ir.keywords import OUT, into, static
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.lists import leaves, packed
 from gemel.ops.cumulative import cumsum
 from gemel.ops.elementwise import (

@@ -9,7 +9,7 @@ from gemel.errors import ArrayIndexError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
 from gemel.ir.methods import named
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.lists import leaves
 from gemel.ops.indexing import basic_index, boolean_index, gather, integer_indices
 from gemel.ops.keys import (

@@ -11,8 +11,8 @@ from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.declare import composite
 from gemel.ir.keywords import into
-from gemel.ir.op import numpy
 from gemel.ir.public import Array, function
+from gemel.ir.reference import numpy
 from gemel.ops.arrange import moved
 from gemel.ops.assignment import contents
 from gemel.ops.elementwise import cast, distance, full, iota, where

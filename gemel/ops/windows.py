@@ -16,7 +16,7 @@ from gemel.errors import DTypeError, ShapeError
 from gemel.extent import Dim
 from gemel.ir.declare import op
 from gemel.ir.layout import Layout
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.ir.rules import Emitter
 from gemel.ops.elementwise import copy
 from gemel.ops.indexing import basic_index

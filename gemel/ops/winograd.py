@@ -28,7 +28,7 @@ from gemel.dtype import float32
 from gemel.errors import ShapeError
 from gemel.ir.declare import op
 from gemel.ir.layout import Layout
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.ir.rules import Emitter
 from gemel.ops.elementwise import cast, copy, full
 from gemel.ops.linalg import matmul

@@ -7,7 +7,6 @@ from typing import Any
 from gemel.extent import Dim
 from gemel.ir.graph import Entry, Graph, Node, constant, copy_node, inline, rewrite
 from gemel.ir.layout import dense
-from gemel.ir.numbers import computed
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.trace import Trace
 from gemel.ops import linalg, shape
@@ -113,7 +112,7 @@ def _folded(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
     numbers = [entry.node.value for entry in inputs if entry.node.is_number]
     if len(numbers) != len(inputs) or any(isinstance(number, Dim) for number in numbers):
         return None
-    found = computed(op, tuple(entry.spec for entry in inputs), node.params, numbers)
+    found = op.on_numbers(tuple(entry.spec for entry in inputs), node.params, numbers)
     return None if found is None else tuple(map(constant, found))
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from gemel.dtype import DType, bool_, int64
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.methods import call
-from gemel.ir.op import find, numpy
+from gemel.ir.op import find
+from gemel.ir.reference import numpy
 from gemel.ops.control import iterate
 from gemel.ops.elementwise import (
     absolute,

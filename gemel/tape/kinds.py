@@ -18,9 +18,9 @@ from gemel import _core
 from gemel.errors import GradientError
 from gemel.ir.graph import Entry, Graph, Node, copy_into, placeholder, rewrite, walk
 from gemel.ir.interpret import NumpyLane, spec_of
-from gemel.ir.numbers import computed
-from gemel.ir.op import Op, numpy
+from gemel.ir.op import Op
 from gemel.ir.op_kinds import Composite, Elementwise
+from gemel.ir.reference import numpy
 from gemel.ir.text import call_text
 from gemel.ir.trace import Trace
 from gemel.ops.elementwise import full
@@ -270,7 +270,7 @@ class Pullback:
 def _computed(op: Op, parameters: dict[str, Any], values: list[Any]) -> Sequence[Any]:
     """The results of an elementwise operation on Python numbers."""
     specs = tuple(map(spec_of, values))
-    found: Sequence[Any] | None = computed(op, specs, parameters, values)
+    found: Sequence[Any] | None = op.on_numbers(specs, parameters, values)
     if found is None and isinstance(op, Elementwise):  # 1 / 0, log(-1)
         np = numpy()
         with np.errstate(all="ignore"):

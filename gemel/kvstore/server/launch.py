@@ -10,13 +10,14 @@ import secrets
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
 
 from gemel.errors import WorkersError
+from gemel.kvstore.server.places import Place, Process
 from gemel.kvstore.server.processes import LocalPlace
+from gemel.kvstore.server.ray import RayPlace
 from gemel.kvstore.server.settings import Limits
 
 #: Seconds between two checks of the processes, and for a server to print its port.
@@ -56,41 +57,6 @@ class Job:
             )
         if self.spares < 0:
             raise WorkersError(f"launch: {self.spares} spare processes; give --spares 0 or more")
-
-
-class Process(Protocol):
-    """A process somewhere."""
-
-    def poll(self) -> int | None:
-        """Its exit status; None while it runs."""
-
-    def kill(self) -> None:
-        """End it at once."""
-
-    def line(self, seconds: float) -> str:
-        """The next line it prints; an empty text if it ends or the time is over."""
-
-
-class Place(Protocol):
-    """Where processes are started."""
-
-    def start(
-        self, slot: str, command: Sequence[str], environment: dict[str, str], printed: bool
-    ) -> Process:
-        """Start a command; `slot` is its name, "server 0", and replaces an older process of that
-        name.
-
-        If `printed`, its output is read by `line`; otherwise its output goes to the launcher's.
-        """
-
-    def tend(self) -> None:
-        """Prepare for restarts; this is called again and again and must not wait."""
-
-    def address(self, slot: str) -> str:
-        """The host at which others reach the process."""
-
-    def close(self) -> None:
-        """Release everything."""
 
 
 class Slot:
@@ -223,8 +189,6 @@ def _number(slot: Slot) -> int:
 def launch(job: Job, engine: str = "local") -> int:
     """Run a job by an engine: ``"local"`` or ``"ray"``. Raises `WorkersError`."""
     if engine == "ray":
-        from gemel.kvstore.server.ray import RayPlace  # it imports this module
-
         return Launcher(job, RayPlace(job.servers + job.workers)).run()
     return Launcher(job, LocalPlace(job.spares, job.workers)).run()
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from gemel import config
 from gemel.errors import WorkersError
-from gemel.kvstore.server.launch import Process
+from gemel.kvstore.server.places import Process
 from gemel.kvstore.server.processes import LocalProcess, start_process
 
 #: The exit status of a process whose actor or node is gone.

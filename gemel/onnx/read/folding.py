@@ -12,7 +12,7 @@ from typing import Any
 
 from gemel.dtype import DType
 from gemel.extent import Dim, maximum, minimum
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.onnx.read.known import MOST, Known, each, shape_of
 from gemel.onnx.read.table import folds
 from gemel.onnx.types import dtype_of

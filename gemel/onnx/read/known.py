@@ -10,7 +10,7 @@ from gemel import np
 from gemel.dtype import DType
 from gemel.extent import Dim
 from gemel.ir.current import current_trace
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.runtime.prepare import as_entry
 
 #: Arrays with more elements are computed as arrays.

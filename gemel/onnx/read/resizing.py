@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from gemel import np
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.onnx.read.table import imports
 
 

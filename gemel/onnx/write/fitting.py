@@ -13,7 +13,7 @@ from typing import Any
 
 from gemel.errors import GemelError
 from gemel.extent import Guard, seen
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.onnx.write.graph import Graph
 from gemel.onnx.write.tracing import CallNotes, Program, unlike
 from gemel.onnx.write.writing import Writer

@@ -9,7 +9,7 @@ from typing import Any
 from gemel.dtype import DType, int64
 from gemel.extent import Dim, same_for_all
 from gemel.forms import Atom, Form, at_least, least_of
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 from gemel.onnx.types import code_of, onnx, twin
 from gemel.spec import Spec
 from gemel.symbol.node import unused_name

@@ -25,7 +25,7 @@ from gemel.gluon.data.dataset import Dataset, RecordFileDataset, Taker
 from gemel.gluon.data.sampler import check_iterable
 from gemel.gluon.data.vision.formats import contents, read_cifar, read_pictures
 from gemel.gluon.download import data_dir, download, repository_url
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from gemel.errors import DataFileError, MissingFileError
-from gemel.ir.op import numpy
+from gemel.ir.reference import numpy
 
 PIECE = 1 << 20
 #: The bytes of one image: 3 channels of 32 x 32.
