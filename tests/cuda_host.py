@@ -14,8 +14,8 @@ from typing import Any
 
 from random_kernels import Kernel, callable_at
 
-from gemel.codegen import print_cuda
-from gemel.codegen.program import Program
+from gemel.codegen import cuda
+from gemel.codegen.language.program import Program
 
 COMPILER = shutil.which("c++")
 ROOT = Path(__file__).parent.parent
@@ -47,10 +47,10 @@ def built(programs: Sequence[Program], folder: Path) -> list[Kernel]:
 
 def in_c(programs: Sequence[Program]) -> str:
     """The kernels, and for each a function that is called as kernels for processors are."""
-    text = print_cuda.source([*programs, programs[0]])
+    text = cuda.source([*programs, programs[0]])
     calls = []
     for number, program in enumerate(programs):
-        data = print_cuda.form(program)
+        data = cuda.form(program)
         fields = ", ".join(str(each) for each in memoryview(data).cast("i"))
         calls.append(
             f'extern "C" int32_t run{number}(void *const *buffers, const int64_t *integers, '

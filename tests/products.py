@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy
 
-from gemel.codegen import contract
-from gemel.codegen.contract import ProductStep
-from gemel.codegen.contract_task import WindowAxes
-from gemel.codegen.nest import stride_class
-from gemel.codegen.program import INPUT, OUTER, Instruction, Operand, Program
+from gemel.codegen.contract import planner
+from gemel.codegen.contract.planner import ProductStep
+from gemel.codegen.contract.task import WindowAxes
+from gemel.codegen.language.nest import stride_class
+from gemel.codegen.language.program import INPUT, OUTER, Instruction, Operand, Program
 from gemel.codegen.target import Target
 from gemel.dtype import DType, bfloat16
 
@@ -114,7 +114,7 @@ def steps(
 ) -> list[ProductStep]:
     """The steps that compute a product; the arguments are those of `in_loops`."""
     program, integers = in_loops(product, (m, n, k), a, b, operands, batch, windows)
-    return contract.steps(program, integers, product.lasts, target, often, windows)
+    return planner.steps(program, integers, product.lasts, target, often, windows)
 
 
 def at_the_end(elements: int, dtype: DType) -> Any:

@@ -19,12 +19,12 @@ from products import Described, in_loops
 
 from gemel import dtype as dtypes
 from gemel._core import load_object
-from gemel.codegen import meaning
-from gemel.codegen.contract import WindowAxes, steps
-from gemel.codegen.contract_plan import SCRATCH
-from gemel.codegen.lane import Lane, Recorder
-from gemel.codegen.nest import stride_class
-from gemel.codegen.program import (
+from gemel.codegen.contract.planner import WindowAxes, steps
+from gemel.codegen.contract.tilings import SCRATCH
+from gemel.codegen.language import meaning
+from gemel.codegen.language.lane import Lane, Recorder
+from gemel.codegen.language.nest import stride_class
+from gemel.codegen.language.program import (
     ACROSS,
     BROADCAST,
     CONTIGUOUS,

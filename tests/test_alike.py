@@ -10,7 +10,7 @@ from random_graphs import random_graph
 
 import gemel
 from gemel import np, npx
-from gemel.codegen.body import write_loops
+from gemel.codegen.language.body import write_loops
 from gemel.device import current_device
 from gemel.gluon import nn
 from gemel.ir.graph import Graph, placeholder

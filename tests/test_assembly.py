@@ -15,8 +15,9 @@ import pytest
 from programs import end
 
 from gemel._core import Llvm
-from gemel.codegen import assembling, libllvm, llvm, memory
-from gemel.codegen.assembly import (
+from gemel.codegen import assembling
+from gemel.codegen.llvm import libllvm, memory, objects
+from gemel.codegen.llvm.assembly import (
     F32,
     F64,
     I8,
@@ -69,7 +70,7 @@ def test_opaque_values_are_the_same_on_every_target(
     builder.ret(Constant(I32, 0))
     fences = lines_of(module, "= call")
     assert [f"arithmetic.fence.{fenced}(" in line for line in fences] == [True] * bool(fenced)
-    assert len(llvm.emit_object(str(module), target)) > 0
+    assert len(objects.emit_object(str(module), target)) > 0
 
 
 def test_a_fence_makes_no_square_longer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -82,7 +83,7 @@ def test_a_fence_makes_no_square_longer(monkeypatch: pytest.MonkeyPatch) -> None
             builder.store(row, place, 4)
         builder.ret(Constant(I32, 0))
         fences = len(lines_of(module, "= call"))
-        return fences, len(llvm.emit_object(str(module), host()))
+        return fences, len(objects.emit_object(str(module), host()))
 
     fences, length = square()
     monkeypatch.setattr(memory, "FENCED", 8)
@@ -108,7 +109,7 @@ def test_a_block_knows_what_precedes_it_and_nothing_beside_it() -> None:
     assert builder.add(BEGIN, END) is before
     assert builder.mul(BEGIN, END) is not inside
     builder.ret(Constant(I32, 0))
-    assert llvm.emit_object(str(module), host())
+    assert objects.emit_object(str(module), host())
 
 
 def test_memory_is_read_each_time() -> None:
@@ -135,7 +136,7 @@ def test_room_is_made_where_the_function_begins() -> None:
     first = module.body.partition("br ")[0]
     assert first.startswith("entry:") and first.count("alloca") == 2
     assert module.body.count("alloca") == 2
-    assert llvm.emit_object(str(module), host())
+    assert objects.emit_object(str(module), host())
 
 
 def test_whole_numbers_that_change_nothing() -> None:
@@ -157,10 +158,10 @@ def test_types_must_be_one() -> None:
 
 def test_bad_assembly_is_reported() -> None:
     with pytest.raises(CompileError, match=r"(?s)expected instruction opcode.*what for"):
-        llvm.emit_object("define i32 @kernel() {\nnothing\n}", host(), "what for")
+        objects.emit_object("define i32 @kernel() {\nnothing\n}", host(), "what for")
     used_before = "%1 = add i32 %2, 1\n%2 = add i32 1, 1\nret i32 %1"
     with pytest.raises(CompileError, match="dominate"):
-        llvm.emit_object(f"define i32 @kernel() {{\n{used_before}\n}}", host())
+        objects.emit_object(f"define i32 @kernel() {{\n{used_before}\n}}", host())
 
 
 def kernel() -> str:
@@ -179,7 +180,7 @@ def unknown(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 def test_another_llvmlite_gives_the_same_object(request: pytest.FixtureRequest) -> None:
     assert libllvm.library() is not None
-    objects = [llvm.emit_object(kernel(), target) for target in (host(), PORTABLE)]
+    made = [objects.emit_object(kernel(), target) for target in (host(), PORTABLE)]
     request.getfixturevalue("unknown")
     with pytest.warns(
         RuntimeWarning, match=r"llvmlite .* \(0\.0\.\*\); kernels are compiled by one"
@@ -188,9 +189,9 @@ def test_another_llvmlite_gives_the_same_object(request: pytest.FixtureRequest) 
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # the warning is given only once
         assert libllvm.library() is None
-    assert [llvm.emit_object(kernel(), target) for target in (host(), PORTABLE)] == objects
+    assert [objects.emit_object(kernel(), target) for target in (host(), PORTABLE)] == made
     with pytest.raises(CompileError, match="expected instruction opcode"):
-        llvm.emit_object("define i32 @kernel() {\nnothing\n}", host())
+        objects.emit_object("define i32 @kernel() {\nnothing\n}", host())
 
 
 T = TypeVar("T")
@@ -207,17 +208,17 @@ def on_threads(work: Callable[[T], R], tasks: Iterable[T], threads: int) -> list
 
 def test_many_threads_get_the_same_object() -> None:
     text = kernel()
-    wanted = llvm.emit_object(text, host())
+    wanted = objects.emit_object(text, host())
     with compiling:
-        found = on_threads(lambda _: llvm.emit_object(text, host()), range(64), 8)
+        found = on_threads(lambda _: objects.emit_object(text, host()), range(64), 8)
     assert found == [wanted] * 64
 
 
 def assembled(texts: list[str], threads: int, monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The objects of some assembly, made on so many threads besides this one."""
 
-    def printed(program: Any, target: Target) -> llvm.Assembly:
-        return llvm.Assembly(program, target, f"of {len(program)} letters")
+    def printed(program: Any, target: Target) -> objects.Assembly:
+        return objects.Assembly(program, target, f"of {len(program)} letters")
 
     monkeypatch.setattr(assembling, "assembly_of", printed)
     with compiling, assembling.Assembling(host(), threads) as made:
@@ -231,7 +232,7 @@ def test_other_threads_assemble_what_is_printed(
     threads: int, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     texts = [kernel().replace("sub", name) for name in ("sub", "add", "mul", "or", "xor", "and")]
-    wanted = [llvm.emit_object(text, host()) for text in texts]
+    wanted = [objects.emit_object(text, host()) for text in texts]
     assert len({*wanted}) == 6
     before = threading.active_count()
     assert assembled(texts * 3, threads, monkeypatch) == wanted * 3
@@ -246,8 +247,8 @@ def test_other_threads_assemble_what_is_printed(
 def test_a_fork_in_the_middle_leaves_both_with_all(monkeypatch: pytest.MonkeyPatch) -> None:
     """As one by a signal's handler: the child has none of the threads."""
     texts = [kernel().replace("sub", name) for name in ("sub", "add", "mul", "or", "xor", "and")]
-    wanted = [llvm.emit_object(text, host()) for text in texts] * 2
-    monkeypatch.setattr(assembling, "assembly_of", llvm.Assembly)
+    wanted = [objects.emit_object(text, host()) for text in texts] * 2
+    monkeypatch.setattr(assembling, "assembly_of", objects.Assembly)
     with compiling, assembling.Assembling(host(), 2) as made:
         for text in texts:
             made.give(text)  # type: ignore[arg-type]
@@ -271,7 +272,7 @@ def test_what_llvm_refuses_is_told_with_what_it_is_for(monkeypatch: pytest.Monke
         with pytest.raises(CompileError, match=rf"(?s){said}.*of {len(text)} letters"):
             assembled([kernel(), text, kernel()], 1, monkeypatch)
     with pytest.raises(CompileError, match=r"^the code for .* calls other"):
-        llvm.emit_object(outside, host())
+        objects.emit_object(outside, host())
 
 
 def test_a_library_that_cannot_be_opened_is_told() -> None:
@@ -286,7 +287,7 @@ def test_a_library_that_cannot_be_opened_is_told() -> None:
 def test_a_program_may_end_or_fork_while_the_library_is_opened(after: str) -> None:
     ended = end(f"""
 import os
-from gemel.codegen import libllvm
+from gemel.codegen.llvm import libllvm
 libllvm.open_soon()
 libllvm.open_soon()
 {after}
@@ -299,7 +300,7 @@ def test_forks_wait_for_the_library_one_after_another_and_after_kernels() -> Non
     ended = end(
         """
         import os, threading, time
-        from gemel.codegen import libllvm
+        from gemel.codegen.llvm import libllvm
         from gemel.process.forking import compiling
         class Slow:
             opening, waiting, most = False, 0, 0

@@ -10,7 +10,7 @@ import pytest
 
 import gemel
 from gemel import autograd, np
-from gemel.codegen import nest
+from gemel.codegen.language import nest
 
 DTYPES = ("float32", "float64", "float16", "uint8", "int64", "bool")
 #: Batch, height and width.

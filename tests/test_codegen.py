@@ -14,8 +14,8 @@ from products import at_the_end
 
 from gemel import dtype as dtypes
 from gemel._core import load_object
-from gemel.codegen.lane import OPERATORS, Lane, Recorder
-from gemel.codegen.program import (
+from gemel.codegen.language.lane import OPERATORS, Lane, Recorder
+from gemel.codegen.language.program import (
     BROADCAST,
     CONTIGUOUS,
     INDEX,

@@ -13,11 +13,11 @@ import pytest
 from products import Described, at_the_end, in_loops, steps
 
 from gemel._core import load_object
-from gemel.codegen import contract, contract_plan
 from gemel.codegen import target as targets
-from gemel.codegen.contract_plan import SCRATCH
-from gemel.codegen.contract_task import STREAMED, Task
-from gemel.codegen.program import (
+from gemel.codegen.contract import planner, tilings
+from gemel.codegen.contract.task import STREAMED, Task
+from gemel.codegen.contract.tilings import SCRATCH
+from gemel.codegen.language.program import (
     BROADCAST,
     CONTIGUOUS,
     INDEX,
@@ -51,7 +51,7 @@ def loaded(program: Program, target: targets.Target) -> Any:
 
 
 def run(
-    plan: list[contract.ProductStep],
+    plan: list[planner.ProductStep],
     target: targets.Target,
     arrays: dict[str, numpy.ndarray],
     scalars: tuple[int | float, ...] = (),
@@ -224,13 +224,13 @@ def test_few_rows_without_panels_in_blocks_of_k(a_last: str, name: str) -> None:
     """Several rows of micro-tiles read the same part of b while it is near."""
     for m, n, k in ((20, 100, 1700), (32, 33, 3333), (15, 7, 2100)):
         task = Task(float32, (a_last, "n"), targets.TARGETS[name], m, n, k)
-        choice = contract_plan.variants(task)
+        choice = tilings.variants(task)
         if choice.schedule.b_form == "n":  # without masks an incomplete panel is packed
             assert choice.schedule.split and not choice.schedule.packs_b
-        assert 512 <= choice.k_block <= contract_plan.K_BLOCK
+        assert 512 <= choice.k_block <= tilings.K_BLOCK
         check_product(float32, name, (m, n, k), (a_last, "n"), seed=m, pad=m % 4)
     one = Task(float32, (a_last, "n"), targets.TARGETS[name], 1, 100, 1700)
-    assert contract_plan.variants(one).k_block == 0  # b is read once
+    assert tilings.variants(one).k_block == 0  # b is read once
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -240,7 +240,7 @@ def test_few_rows_read_a_large_factor_a_few_lines_at_a_time(a_last: str, name: s
 
     def is_streamed(dtype: DType, m: int, n: int, k: int) -> bool:
         task = Task(dtype, (a_last, "n"), targets.TARGETS[name], m, n, k)
-        return contract_plan.variants(task).k_block == STREAMED
+        return tilings.variants(task).k_block == STREAMED
 
     for dtype, m, n, k in (
         (float32, 1, 1100, 1100),
@@ -274,24 +274,24 @@ def test_first_rows_leave_panels_for_the_others(b_kept: DType, a_last: str, name
     for m, n, k in ((33, 300, 40), (40, 131, 700), (36, 33, deep), (150, 5000, 2), (41, 8200, 1)):
         check_product(dtype, name, (m, n, k), (a_last, "n"), seed=m, kept=(dtype, b_kept))
         task = Task(dtype, (a_last, "n"), targets.TARGETS[name], m, n, k)
-        choice = contract_plan.variants(task)
+        choice = tilings.variants(task)
         schedule = choice.schedule
         assert schedule.packs_b and "packs-b" in schedule.text.split() and schedule.b_form == "n"
-        often = contract_plan.variants(task._replace(often=True))
+        often = tilings.variants(task._replace(often=True))
         assert often.schedule.b_form == "packed"
         # A panel has room for all of a tile's k.
-        room = contract_plan.panel_depth(schedule.columns // task.lanes)
+        room = tilings.panel_depth(schedule.columns // task.lanes)
         assert (choice.k_block or k) <= room
-        assert room == (1536 if schedule.columns <= 3 * task.lanes else contract_plan.SHALLOW)
+        assert room == (1536 if schedule.columns <= 3 * task.lanes else tilings.SHALLOW)
 
 
 def test_tilings_that_leave_too_much_of_k_are_refused(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     task = Task(float32, ("k", "n"), targets.TARGETS["avx512"], 40, 131, 700)
-    monkeypatch.setattr(contract_plan, "PANEL_DEPTH", 600)
+    monkeypatch.setattr(tilings, "PANEL_DEPTH", 600)
     with pytest.raises(CompileError, match="room"):
-        contract_plan.variants(task)
+        tilings.variants(task)
 
 
 KEPT = [(float16, float16), (bfloat16, bfloat16), (float16, float32), (float32, bfloat16)]
@@ -321,7 +321,7 @@ def test_no_array_is_converted_as_a_whole(kept: tuple[DType, DType]) -> None:
                 plain(float32, *lasts)._replace(kept=kept), sizes, (999, 0, 0), (999, 0, 0),
                 [(sizes[1], 1, 0, 0)],
             )  # fmt: skip
-            plan = contract.steps(program, integers, lasts, target)
+            plan = planner.steps(program, integers, lasts, target)
             pairs = {"bf16", "amx"} & set(plan[-1].program.schedule.split())
             for step in plan:
                 operands = step.program.operands
@@ -352,7 +352,7 @@ def test_short_k(lasts: tuple[str, str], name: str) -> None:
 
 def variants(b_last: str, target: targets.Target, m: int, n: int, k: int) -> Schedule:
     """The schedule of a product whose first factor runs along k."""
-    return contract_plan.variants(Task(float32, ("k", b_last), target, m, n, k)).schedule
+    return tilings.variants(Task(float32, ("k", b_last), target, m, n, k)).schedule
 
 
 def test_tiles_of_short_k_waste_little_and_follow_the_rows() -> None:
@@ -381,12 +381,12 @@ def test_rows_along_k_are_packed_where_higher_micro_tiles_make_up_for_it() -> No
 def test_prefetched_lines_are_the_ones_that_are_read(
     lasts: tuple[str, str], name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(contract_plan, "NEAR_BYTES", 0)
-    monkeypatch.setattr(contract_plan, "FORESEEN", 0)
-    monkeypatch.setattr(contract_plan, "FEW_LINES", 0)
-    monkeypatch.setattr(contract_plan, "LARGEST_BYTES", 0)
+    monkeypatch.setattr(tilings, "NEAR_BYTES", 0)
+    monkeypatch.setattr(tilings, "FORESEEN", 0)
+    monkeypatch.setattr(tilings, "FEW_LINES", 0)
+    monkeypatch.setattr(tilings, "LARGEST_BYTES", 0)
     for m, n, k in ((2, 300, 7), (5, 80, 575), (20, 700, 33), (40, 300, 1600), (70, 45, 1)):
-        choice = contract_plan.variants(Task(float32, lasts, targets.TARGETS[name], m, n, k))
+        choice = tilings.variants(Task(float32, lasts, targets.TARGETS[name], m, n, k))
         assert choice.schedule.far
         check_product(float32, name, (m, n, k), lasts)
 
@@ -599,13 +599,13 @@ def test_large_products_are_cut_for_several_cores() -> None:
     target = targets.TARGETS["avx512"]
     for m, n, k in ((1024, 1024, 1024), (2048, 64, 512), (64, 4096, 576), (1, 8192, 4096)):
         for b_last in "nk":
-            choice = contract_plan.variants(Task(float32, ("k", b_last), target, m, n, k))
+            choice = tilings.variants(Task(float32, ("k", b_last), target, m, n, k))
             rows, columns = choice.schedule.rows, choice.schedule.columns
             tiles = -(-m // choice.m_block) * -(-n // choice.n_block)
             assert tiles >= 4
             assert choice.m_block % rows == choice.n_block % columns == 0
             assert columns * rows <= 14 * 32
-    small = contract_plan.variants(Task(float32, ("k", "k"), target, 1, 128, 256))
+    small = tilings.variants(Task(float32, ("k", "k"), target, 1, 128, 256))
     assert (small.m_block, small.chunk) == (1, 1) and small.n_block >= 128
 
 
@@ -727,7 +727,7 @@ def test_other_terms_in_tiles(name: str, dtype: DType) -> None:
             stored = [x.T.copy() if turn else x for x, turn in
                       ((a, lasts[0] == "m"), (b, lasts[1] == "k"))]  # fmt: skip
             arrays = {"a": stored[0], "b": stored[1], "operand 0": out}
-            run(contract.steps(program, integers, lasts, targets.TARGETS[target]),
+            run(planner.steps(program, integers, lasts, targets.TARGETS[target]),
                 targets.TARGETS[target], arrays)  # fmt: skip
             numpy.testing.assert_array_equal(out, terms[name](*pairs).sum(1))
 

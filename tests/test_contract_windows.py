@@ -12,9 +12,9 @@ from test_contract import NAMES, filled, kept_as, plain, run
 
 import gemel
 from gemel import autograd, gluon, np, npx
-from gemel.codegen import contract
 from gemel.codegen import target as targets
-from gemel.codegen.contract_task import WindowAxes
+from gemel.codegen.contract import planner
+from gemel.codegen.contract.task import WindowAxes
 from gemel.dtype import DType, bfloat16, float16, float32, float64
 from gemel.ir.layout import Layout, MixedStride, mixed_strides
 
@@ -35,7 +35,7 @@ def check(
     seed: int = 0,
     batch: int = 2,
     kept: tuple[DType, DType] | None = None,
-) -> contract.ProductStep:
+) -> planner.ProductStep:
     target = targets.TARGETS[name]
     lanes = target.width // dtype.itemsize
     windows = WindowAxes.of(k, n, lanes)

@@ -88,7 +88,7 @@ def test_sums_use_the_accumulation_dtype(name: str, dtype: DType) -> None:
 
 def test_a_dtype_computed_in_another_has_no_constants() -> None:
     """Its constants are float64 numbers that are rounded once."""
-    from gemel.codegen.values import Recorder
+    from gemel.codegen.language.values import Recorder
 
     for dtype in DTYPES:
         recorder = Recorder()

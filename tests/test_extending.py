@@ -17,7 +17,7 @@ from programs import surroundings
 
 import gemel
 from gemel import autograd, np
-from gemel.codegen.program import Program
+from gemel.codegen.language.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
 from gemel.codegen.target import TARGETS, Target, cuda
 from gemel.errors import (
@@ -570,7 +570,7 @@ def recipe(made: list[str], copies: int) -> Recipe:
     """A recipe for loops over `copies` vectors at a time; it appends what it has made to `made`."""
 
     def emit(program: Program, target: Target) -> Any:
-        from gemel.codegen.loops import Loops
+        from gemel.codegen.loops.plain import Loops
 
         class Other(Loops):
             def outer_copies(self) -> int:

@@ -10,9 +10,11 @@ import pytest
 from products import Described, in_loops
 from test_contract import LAYOUTS, NAMES, run
 
-from gemel.codegen import contract, meaning, print_c
 from gemel.codegen import target as targets
-from gemel.codegen.program import CONTIGUOUS, INPUT, OUTPUT, Instruction, Operand
+from gemel.codegen.c import kernels
+from gemel.codegen.contract import planner
+from gemel.codegen.language import meaning
+from gemel.codegen.language.program import CONTIGUOUS, INPUT, OUTPUT, Instruction, Operand
 from gemel.codegen.schedules import compile_program
 from gemel.dtype import DType, float32, int8, int32, uint8
 from gemel.errors import CompileError
@@ -61,7 +63,7 @@ def check(
     target: targets.Target,
     seed: int = 0,
     batch: tuple[int, int] = (1, 1),
-) -> list[contract.ProductStep]:
+) -> list[planner.ProductStep]:
     m, n, k = sizes
     source = numpy.random.default_rng(seed)
     a, b = drawn(source, (*batch, m, k), kept[0]), drawn(source, (batch[1], k, n), kept[1])
@@ -76,7 +78,7 @@ def check(
     ]  # fmt: skip
     assert a_size and b_size
     program, integers = in_loops(described(kept, lasts, True), sizes, *strides, batch)
-    plan = contract.steps(program, integers, lasts, target)
+    plan = planner.steps(program, integers, lasts, target)
     arrays = {"a": a_stored, "b": b_stored, "operand 0": out, "operand 1": bias}
     run(plan, target, {**arrays, "operand 2": scaled}, seed=seed)
     wanted = numpy.matmul(a.astype("int64"), b.astype("int64"))
@@ -95,7 +97,7 @@ def target(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> t
     best = targets.TARGETS[NAMES[0]]
     if request.param != "without" and not targets.has_extension(best, request.param):
         pytest.skip(f"this processor lacks {' '.join(targets.EXTENSIONS[request.param].flags)}")
-    monkeypatch.setattr(contract, "has_extension", lambda _, name: name == request.param)
+    monkeypatch.setattr(planner, "has_extension", lambda _, name: name == request.param)
     return best
 
 
@@ -120,12 +122,12 @@ def test_batches(kept: tuple[DType, DType], target: targets.Target) -> None:
 def test_the_instruction_is_used_where_there_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
     target = targets.TARGETS["avx512"]
     for there in (True, False):
-        monkeypatch.setattr(contract, "has_extension", lambda _, n, t=there: t and n == "vnni")
+        monkeypatch.setattr(planner, "has_extension", lambda _, n, t=there: t and n == "vnni")
         for kept in SIGNS:
             program, integers = in_loops(
                 described(kept, ("k", "n")), (8, 64, 64), (64, 0, 0), (64, 0, 0), [(64, 1, 0, 0)]
             )
-            *_, step = contract.steps(program, integers, ("k", "n"), target)
+            *_, step = planner.steps(program, integers, ("k", "n"), target)
             used = there and int8 in kept
             assert step.program.schedule.endswith("vnni") == used
             needed = Backend(target, compile_program, bytes).needs(step.program)
@@ -143,20 +145,20 @@ def test_sums_wrap_and_empty_ones_are_zero(target: targets.Target) -> None:
     program, integers = in_loops(
         described(kept, ("k", "n")), (1, 1, k), (k, 0, 0), (1, 0, 0), [(1, 1, 0, 0)]
     )
-    plan = contract.steps(program, integers, ("k", "n"), target)
+    plan = planner.steps(program, integers, ("k", "n"), target)
     run(plan, target, {"a": a, "b": b, "operand 0": out})
     assert out.item() == numpy.array(255 * 255 * k).astype("int32").item()
     program, integers = in_loops(
         described(kept, ("k", "n")), (2, 3, 0), (0, 0, 0), (3, 0, 0), [(3, 1, 0, 0)]
     )
     out = numpy.full((2, 3), 5, "int32")
-    run(contract.steps(program, integers, ("k", "n"), target), target,
+    run(planner.steps(program, integers, ("k", "n"), target), target,
         {"a": a, "b": b, "operand 0": out})  # fmt: skip
     assert not out.any()
     program, integers = in_loops(
         described(kept, ("k", "n")), (0, 3, 2), (2, 0, 0), (3, 0, 0), [(3, 1, 0, 0)]
     )
-    assert contract.steps(program, integers, ("k", "n"), target) == []
+    assert planner.steps(program, integers, ("k", "n"), target) == []
 
 
 @pytest.mark.parametrize("kept", SIGNS, ids=str)
@@ -169,14 +171,14 @@ def test_what_it_means(kept: tuple[DType, DType]) -> None:
     program, integers = in_loops(
         described(kept, ("k", "n")), (m, n, k), (k, 0, 0), (n, 0, 0), [(n, 1, 0, 0)]
     )
-    plan = contract.steps(program, integers, ("k", "n"), target)
+    plan = planner.steps(program, integers, ("k", "n"), target)
     room = [numpy.zeros(size + 64, "uint8") for size in plan[0].scratch]
     known = {0: a, 1: b, 2: out, **{-1 - i: each for i, each in enumerate(room)}}
     for step in plan:
         places = [known[whose].ctypes.data for whose in step.buffers]
         assert meaning.run(step.program, places, step.integers, 0, step.extent) == 0
     numpy.testing.assert_array_equal(out, a.astype("int32") @ b.astype("int32"))
-    text = print_c.source([step.program for step in plan])
+    text = kernels.source([step.program for step in plan])
     assert "% 4" in text and "/ 4" in text
 
 

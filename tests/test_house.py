@@ -157,7 +157,7 @@ def test_no_pass_asks_what_an_operation_is_called(folder: str, tmp_path: Path) -
 
 
 def compiler(*folders: str) -> list[Path]:
-    return sorted(path for folder in folders for path in (ROOT / "gemel" / folder).glob("*.py"))
+    return sorted(path for folder in folders for path in (ROOT / "gemel" / folder).rglob("*.py"))
 
 
 def test_each_class_of_the_compiler_has_its_own_name() -> None:

@@ -16,8 +16,8 @@ from test_codegen import RUNNABLE, apply, elementwise
 
 import gemel
 from gemel import np
-from gemel.codegen import angles
-from gemel.codegen.print_c import source
+from gemel.codegen.c.kernels import source
+from gemel.codegen.functions import angles
 from gemel.dtype import as_dtype
 
 #: Binary digits after the point: of pi, and in the series.

@@ -9,9 +9,9 @@ import numpy
 import pytest
 from test_codegen import F32, RUNNABLE, apply, reduce_run, reduced
 
-from gemel.codegen.lane import Lane, Recorder
-from gemel.codegen.largest import spared
-from gemel.codegen.program import INNER, OUTER
+from gemel.codegen.language.lane import Lane, Recorder
+from gemel.codegen.language.largest import spared
+from gemel.codegen.language.program import INNER, OUTER
 
 Body = Callable[[Recorder, Any], list[tuple[Any, bool]]]
 

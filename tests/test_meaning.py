@@ -30,8 +30,8 @@ from random_kernels import (
     same_bytes,
 )
 
-from gemel.codegen import meaning
-from gemel.codegen.program import (
+from gemel.codegen.language import meaning
+from gemel.codegen.language.program import (
     CONTIGUOUS,
     INNER,
     INPUT,
@@ -41,8 +41,8 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
+from gemel.codegen.language.values import Recorder
 from gemel.codegen.target import TARGETS
-from gemel.codegen.values import Recorder
 from gemel.dtype import float32, int32, int64
 
 PAGE = Path(__file__).parent.parent / "docs" / "internals" / "kernels.md"

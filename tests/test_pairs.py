@@ -15,10 +15,12 @@ from test_contract_windows import WAYS, Axes, at_the_end, by_places, laid_out
 
 import gemel
 from gemel import autograd, gluon, np, npx
-from gemel.codegen import contract, even, meaning, print_c
 from gemel.codegen import target as targets
-from gemel.codegen.contract_task import PAIRS, Task, WindowAxes, windows_pay_in_pairs
-from gemel.codegen.program import CONTIGUOUS, OUTPUT, Operand
+from gemel.codegen.c import kernels
+from gemel.codegen.contract import even, planner
+from gemel.codegen.contract.task import PAIRS, Task, WindowAxes, windows_pay_in_pairs
+from gemel.codegen.language import meaning
+from gemel.codegen.language.program import CONTIGUOUS, OUTPUT, Operand
 from gemel.codegen.schedules import compile_program
 from gemel.dtype import bfloat16, float16, float32
 from gemel.errors import CompileError
@@ -32,7 +34,7 @@ WORDS = "bf16", "amx"
 
 def only(monkeypatch: pytest.MonkeyPatch, *words: str) -> None:
     """Plan products for these extensions alone, even if this processor lacks them."""
-    monkeypatch.setattr(contract, "has_extension", lambda _, name: name in words)
+    monkeypatch.setattr(planner, "has_extension", lambda _, name: name in words)
 
 
 @pytest.fixture(params=WORDS)
@@ -53,16 +55,16 @@ def planned_for(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
     return word
 
 
-def plan_of(m: int, n: int, k: int, **given: Any) -> list[contract.ProductStep]:
+def plan_of(m: int, n: int, k: int, **given: Any) -> list[planner.ProductStep]:
     lasts = given.get("lasts", ("k", "n"))
     kept = given.get("kept", PAIR)
     described = plain(float32, *lasts)._replace(kept=kept)
     rows = (k if lasts[0] == "k" else m, 0, 0), (n if lasts[1] == "n" else k, 0, 0)
     program, integers = in_loops(described, (m, n, k), *rows, [(n, 1, 0, 0)])
-    return contract.steps(program, integers, lasts, AVX512, given.get("often", False))
+    return planner.steps(program, integers, lasts, AVX512, given.get("often", False))
 
 
-def words(plan: list[contract.ProductStep]) -> list[str]:
+def words(plan: list[planner.ProductStep]) -> list[str]:
     return plan[-1].program.schedule.split()
 
 
@@ -145,7 +147,7 @@ def check_windows(word: str, m: int, k: Axes, n: Axes, batch: int = 2) -> None:
         assert numpy.abs(said - out).max() <= 2e-6 * (depth + 1)
 
 
-def interpreted(plan: list[contract.ProductStep], known: dict[int, Any]) -> None:
+def interpreted(plan: list[planner.ProductStep], known: dict[int, Any]) -> None:
     """Run the steps in the interpreter."""
     room = [numpy.zeros(size + 64, "uint8") for size in plan[0].scratch]
     known = {**known, **{-1 - i: each for i, each in enumerate(room)}}
@@ -165,7 +167,7 @@ def test_what_it_means(planned_for: str) -> None:
     plan = plan_of(m, n, k)
     interpreted(plan, {0: kept_a, 1: kept_b, 2: out})
     assert numpy.abs(out - a.astype("float64") @ b).max() < 1e-4
-    text = print_c.source([step.program for step in plan])
+    text = kernels.source([step.program for step in plan])
     assert "% 2" in text and "/ 2" in text
 
 

@@ -14,9 +14,9 @@ from plan_images import Read, closed_over
 
 import gemel
 from gemel import np, npx
-from gemel.codegen import nest
-from gemel.codegen.contract_plan import decided
-from gemel.codegen.contract_task import Task, bucket
+from gemel.codegen.contract.task import Task, bucket
+from gemel.codegen.contract.tilings import decided
+from gemel.codegen.language import nest
 from gemel.codegen.target import host
 from gemel.errors import GemelError
 from gemel.extent import Dim, Guards

@@ -31,8 +31,8 @@ from random_kernels import (
 
 import gemel
 from gemel import gluon, np, npx
-from gemel.codegen.print_c import source
-from gemel.codegen.program import FUNCTIONS
+from gemel.codegen.c.kernels import source
+from gemel.codegen.language.program import FUNCTIONS
 from gemel.codegen.target import TARGETS
 from gemel.errors import TraceError
 from gemel.runtime.plan_text import as_c

@@ -29,8 +29,8 @@ from random_kernels import (
 )
 
 from gemel import np, npx
-from gemel.codegen.grid_tiles import GRID_TILES, GROUP_TILES, TENSOR_TILES, Tile, on_grid
-from gemel.codegen.program import FUNCTIONS
+from gemel.codegen.contract.grid_tiles import GRID_TILES, GROUP_TILES, TENSOR_TILES, Tile, on_grid
+from gemel.codegen.language.program import FUNCTIONS
 from gemel.codegen.target import cuda
 from gemel.dtype import bfloat16, float16
 

@@ -10,11 +10,9 @@ from typing import Any
 import llvmlite
 import pytest
 
-from gemel.codegen import contract_plan
-from gemel.codegen.contract_gemm import emit
-from gemel.codegen.contract_task import Task, WindowAxes
-from gemel.codegen.libllvm import KNOWN
-from gemel.codegen.program import (
+from gemel.codegen.contract import tilings
+from gemel.codegen.contract.task import Task, WindowAxes
+from gemel.codegen.language.program import (
     BROADCAST,
     CONTIGUOUS,
     INPUT,
@@ -25,7 +23,9 @@ from gemel.codegen.program import (
     Operand,
     Program,
 )
+from gemel.codegen.llvm.libllvm import KNOWN
 from gemel.codegen.target import TARGETS
+from gemel.codegen.tiles.gemm import emit
 from gemel.dtype import float32
 
 llvm = pytest.importorskip("llvmlite.binding")
@@ -43,7 +43,7 @@ def planned() -> Iterator[tuple[str, int]]:
     """Schedules of products of many sizes, and the number of loops along columns and along k."""
     sizes = product((1, 5, 8, 14, 30, 40, 100, 256), (8, 32, 40, 64, 80, 196, 4000), (4, 100, 2000))
     for (m, n, k), lasts in product(sizes, product("km", "nk")):
-        choice = contract_plan.variants(Task(float32, lasts, TARGET, m, n, k))
+        choice = tilings.variants(Task(float32, lasts, TARGET, m, n, k))
         if choice.schedule.kind == "gemm":
             yield choice.schedule.text, 1
 
@@ -53,7 +53,7 @@ def windowed() -> Iterator[tuple[str, int]]:
     forms = ["turned", "gathered", *(f"rows-{r}-{s}" for r, s in product((1, 2, 4), (1, 2)))]
     for form, m, n in product(forms, (5, 14, 20, 48, 92, 256), (20, 196, 4000)):
         windows = WindowAxes(form, ((64, 1000), (3, 50), (3, 1)), ((1, 0), (n, 60), (1, 1)))
-        choice = contract_plan.for_windows(Task(float32, "kn", TARGET, m, n, 576), windows, True)
+        choice = tilings.for_windows(Task(float32, "kn", TARGET, m, n, 576), windows, True)
         if choice.schedule.kind == "gemm":
             yield choice.schedule.text, 3
 

@@ -22,7 +22,7 @@ from plan_runner import Elsewhere, InNode, Memory, Run, Tools
 from random_kernels import Case as Kernels
 from random_kernels import Kernel, Product, meant, outcome, products, programs, same_bytes, whole
 
-from gemel.codegen.print_c import source
+from gemel.codegen.c.kernels import source
 from gemel.codegen.target import MACHINE, Target, cuda, generic
 from gemel.errors import NoKernelError, TraceError
 from gemel.runtime.backend import native_code

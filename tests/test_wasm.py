@@ -9,10 +9,10 @@ import numpy
 import pytest
 from plan_runner import InNode, Memory
 
-from gemel.codegen import wasm
-from gemel.codegen.lane import Lane, Recorder
-from gemel.codegen.llvm import emit_object
-from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Operand, Program
+from gemel.codegen.language.lane import Lane, Recorder
+from gemel.codegen.language.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Operand, Program
+from gemel.codegen.llvm import wasm
+from gemel.codegen.llvm.objects import emit_object
 from gemel.codegen.schedules import compile_program
 from gemel.codegen.target import generic
 from gemel.dtype import float32

@@ -11,9 +11,9 @@ import pytest
 from random_kernels import RUNNABLE, Call, Case, Kernel, compiled, kept, meant, outcome, same_bytes
 from test_print_c import COMPILER, built
 
-from gemel.codegen.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Operand, Program
-from gemel.codegen.spelling import COMPARISONS, SPELLINGS
-from gemel.codegen.values import Recorder
+from gemel.codegen.language.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Operand, Program
+from gemel.codegen.language.spelling import COMPARISONS, SPELLINGS
+from gemel.codegen.language.values import Recorder
 from gemel.dtype import DTYPES, DType, bfloat16, bool_, float32
 
 __all__ = ["built"]

@@ -18,7 +18,7 @@ def suits(program):
 
 def emit(program, target):
     """Generate the LLVM module of the kernel."""
-    from gemel.codegen.loops import Loops  # loads LLVM, which cached kernels do not need
+    from gemel.codegen.loops.plain import Loops  # loads LLVM, which cached kernels do not need
 
     class Wide(Loops):
         def outer_copies(self):

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gemel.codegen import mathlib
-from gemel.codegen.program import (
+from gemel.codegen.functions import mathlib
+from gemel.codegen.language.program import (
     BROADCAST,
     CONTIGUOUS,
     INDEX,

@@ -7,9 +7,9 @@ and after each call of LLVM, up to five milliseconds each time, while this threa
 from __future__ import annotations
 
 from gemel._core import Assembler
-from gemel.codegen.libllvm import library
-from gemel.codegen.llvm import Assembly, emit_object, loadable, refused
-from gemel.codegen.program import Program
+from gemel.codegen.language.program import Program
+from gemel.codegen.llvm.libllvm import library
+from gemel.codegen.llvm.objects import Assembly, emit_object, loadable, refused
 from gemel.codegen.schedules import assembly_of
 from gemel.codegen.target import Target
 from gemel.process.forking import awaited

@@ -10,21 +10,21 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gemel.codegen.program import Program
+from gemel.codegen.language.program import Program
 from gemel.codegen.target import Target
 from gemel.errors import CompileError, unknown_name
 
 if TYPE_CHECKING:
-    from gemel.codegen.llvm import Assembly
+    from gemel.codegen.llvm.objects import Assembly
 
 #: The modules with `emit(program, target)`; they are imported when something is compiled.
 EMITTERS = {
-    "outer": "gemel.codegen.either",
-    "inner": "gemel.codegen.either",
-    "gemm": "gemel.codegen.contract_gemm",
-    "amx": "gemel.codegen.contract_amx",
-    "dot": "gemel.codegen.contract_dot",
-    "pack": "gemel.codegen.contract_pack",
+    "outer": "gemel.codegen.loops.either",
+    "inner": "gemel.codegen.loops.either",
+    "gemm": "gemel.codegen.tiles.gemm",
+    "amx": "gemel.codegen.tiles.amx",
+    "dot": "gemel.codegen.tiles.dot",
+    "pack": "gemel.codegen.tiles.pack",
 }
 
 #: How a module defines the function that is called.
@@ -77,7 +77,7 @@ def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] 
     Raises `CompileError` if the program is not valid, if its code needs an outside symbol or has no
     function ``kernel``, and `UnknownNameError` if no known code emits its schedule.
     """
-    from gemel.codegen.llvm import emit_object
+    from gemel.codegen.llvm.objects import emit_object
 
     recipe = program.parsed_schedule.recipe
     named = {recipe.name: recipe.emit for recipe in recipes}
@@ -90,7 +90,7 @@ def compile_program(program: Program, target: Target, recipes: Sequence[Recipe] 
 
 def assembly_of(program: Program, target: Target) -> Assembly:
     """The LLVM assembly of a program without a recipe. Raises `CompileError` if it is not valid."""
-    from gemel.codegen.llvm import Assembly
+    from gemel.codegen.llvm.objects import Assembly
 
     schedule = program.parsed_schedule
     target = target.with_extension(schedule.extension)
@@ -100,7 +100,7 @@ def assembly_of(program: Program, target: Target) -> Assembly:
 
 def _by_recipe(name: str, code: Any, program: Program, target: Target) -> bytes:
     """The machine code of what a recipe returned. Raises `CompileError`, which names the recipe."""
-    from gemel.codegen.llvm import emit_object
+    from gemel.codegen.llvm.objects import emit_object
 
     if not KERNEL.search(str(code)):
         raise CompileError(

@@ -11,7 +11,7 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from gemel import _core
-from gemel.codegen.program import Program
+from gemel.codegen.language.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
 from gemel.codegen.target import EXTENSIONS, Target, cuda, has_extension, host
 from gemel.device import Device, current_device, gpu_capability
@@ -93,16 +93,16 @@ class Backend:
     def expect(self, graph: Graph) -> None:
         """Prepare for the kernels of a graph that is about to be optimised."""
         if self.several is not None and len(graph.walk()) >= MANY:
-            from gemel.codegen.libllvm import open_soon
+            from gemel.codegen.llvm.libllvm import open_soon
 
             open_soon()
 
     @property
     def printed(self) -> Callable[[Sequence[Program]], str]:
         """How programs are printed for readers: as CUDA C++ for a GPU, else as C."""
-        from gemel.codegen import print_c, print_cuda
+        from gemel.codegen import c, cuda
 
-        return print_cuda.source if self.target.grid else print_c.source
+        return cuda.source if self.target.grid else c.source
 
     def passes(self, chosen: Sequence[Any] | None = None) -> tuple[Any, ...]:
         """The passes for a graph: the pipeline or `chosen` ones, as this kind of device needs
@@ -141,10 +141,9 @@ def _assembling(target: Target, threads: int) -> Compilers:
 
 def gpu_code(program: Program, target: Target) -> bytes:
     """The code of a program for a GPU, after what its launch depends on. By NVIDIA's compiler."""
-    from gemel.codegen import nvrtc, print_cuda
+    from gemel.codegen.cuda import form, nvrtc, source
 
-    form = print_cuda.form(program)
-    return form + nvrtc.machine_code(print_cuda.source([program]), target.cpu)
+    return form(program) + nvrtc.machine_code(source([program]), target.cpu)
 
 
 _native: list[Backend] = []

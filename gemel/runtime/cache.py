@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from gemel._core import cores
-from gemel.codegen.program import ACROSS, INNER, Program
+from gemel.codegen.language.program import ACROSS, INNER, Program
 from gemel.config import DEBUG
 from gemel.process.forking import compiling
 from gemel.process.urgent import urgent

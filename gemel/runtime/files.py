@@ -64,7 +64,8 @@ _fingerprints: dict[tuple[str, ...], str] = {}
 def fingerprint(*places: str) -> str:
     """A hash of gemel's version and of the size and time of some sources, the core and LLVM.
 
-    A place is a source file, or a folder for the files in it. Nothing is imported for this. Times
+    A place is a source file, or a folder for all files in it ("." for those of the package that
+    are in no other folder). Nothing is imported for this. Times
     alone would not be enough: some installers give all files the same time.
     """
     if places not in _fingerprints:
@@ -81,7 +82,9 @@ def _sources(place: str) -> list[str]:
     path = os.path.join(PACKAGE, place)
     if place.endswith(".py"):
         return [path]
-    return sorted(entry.path for entry in os.scandir(path) if entry.name.endswith(".py"))
+    folders = [path] if place == "." else [folder for folder, _, _ in os.walk(path)]
+    entries = (entry for folder in folders for entry in os.scandir(folder))
+    return sorted(entry.path for entry in entries if entry.name.endswith(".py"))
 
 
 def _stamp(path: str) -> str:

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gemel.codegen.nest import Launch, Place
-from gemel.codegen.program import Program
+from gemel.codegen.language.nest import Launch, Place
+from gemel.codegen.language.program import Program
 from gemel.dtype import float64
 from gemel.runtime.backend import Backend
 from gemel.runtime.cache import kernel_for, kernel_name, object_for

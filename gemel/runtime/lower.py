@@ -13,9 +13,9 @@ from collections.abc import Sequence
 from operator import attrgetter
 from typing import Any
 
-from gemel.codegen.lane import naming
-from gemel.codegen.nest import Nest, Number, Place
-from gemel.codegen.product import OFTEN, Workspace, factor, is_only_factor, write_product
+from gemel.codegen.contract.product import OFTEN, Workspace, factor, is_only_factor, write_product
+from gemel.codegen.language.lane import naming
+from gemel.codegen.language.nest import Nest, Number, Place
 from gemel.dtype import DType, float64
 from gemel.errors import FormulaError, NoKernelError
 from gemel.extent import Guard, same_for_all

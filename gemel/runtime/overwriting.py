@@ -6,7 +6,7 @@ where they write the new one: w -= 0.1 * g qualifies, w[:] = w[::-1] does not.
 
 from __future__ import annotations
 
-from gemel.codegen.body import stays_in_place
+from gemel.codegen.language.body import stays_in_place
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.op_kinds import Elementwise
 from gemel.passes.domain import is_view

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel.codegen.nest import Launch, Nest
+from gemel.codegen.language.nest import Launch, Nest
 
 if TYPE_CHECKING:
     from gemel.runtime.emission import Emission

@@ -5,8 +5,8 @@ from __future__ import annotations
 import struct
 from typing import Any
 
-from gemel.codegen.body import write_elementwise
-from gemel.codegen.nest import estimate
+from gemel.codegen.language.body import write_elementwise
+from gemel.codegen.language.nest import estimate
 from gemel.dtype import DTYPES
 from gemel.extent import Dim, Guard, Guards
 from gemel.ir.graph import Graph, placeholder

@@ -342,7 +342,7 @@ constexpr double kInlineWhenBusy = 5.0;
 constexpr double kInlineWhenParked = 8.0;
 // For this few tiles no thread is woken until the first tile has shown how long they take: if all
 // of them take less than these microseconds, they are done before a sleeping thread would be awake.
-// The small kernels of plans have this many tiles (SHARES in gemel/codegen/nest.py).
+// The small kernels of plans have this many tiles (SHARES in gemel/codegen/language/nest.py).
 constexpr int64_t kFewTiles = 4;
 constexpr double kWorthWaking = 30.0;
 // A waiting thread takes operations that no thread waits for only when they are this short, since

@@ -1,0 +1,1 @@
+"""Matrix products: which kernels compute them, and with which tiling."""

@@ -1,0 +1,1 @@
+"""Mathematical functions and conversions in instructions that all targets have."""

@@ -1,0 +1,1 @@
+"""What a kernel computes: programs, and how operations are recorded as such."""

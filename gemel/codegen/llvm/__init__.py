@@ -1,0 +1,1 @@
+"""LLVM's assembly, as text, and what LLVM makes of it."""

@@ -1,0 +1,1 @@
+"""Matrix products that are computed in tiles."""
