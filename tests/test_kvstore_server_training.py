@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,7 @@ import numpy
 import pytest
 from server_jobs import Job, job
 
-from gemel import autograd, cpu, lr_scheduler, np
+from gemel import autograd, cpu, init, lr_scheduler, np
 from gemel.errors import KVStoreError, ServerLostError
 from gemel.gluon import Parameter, Trainer, loss, nn
 from gemel.kvstore.server.settings import Limits
@@ -175,6 +176,50 @@ def test_two_trainers_cannot_have_the_same_keys(on_servers: bool | None) -> None
         with pytest.raises(KVStoreError, match=r"worker 0: parameter \S+weight would get .* key 0"):
             Trainer(second.collect_params(), "sgd", {}, **how)
         assert all((a == b).all() for a, b in zip(parameters(second), before, strict=True))
+
+
+@pytest.mark.parametrize("on_servers", [None, False])
+def test_a_second_trainer_continues_with_the_parameters(on_servers: bool | None) -> None:
+    """Where the workers update them, the servers have sums of gradients."""
+    alone = network(1)
+    for _ in range(2):
+        train(alone, Trainer(alone.collect_params(), "sgd", {}, kvstore=None), slice(None))
+    nets = [network(1 + rank) for rank in range(2)]
+    with job(2, servers=2) as made:
+
+        def work(rank: int) -> list[Any]:
+            net, store = nets[rank], made.store(rank, piece=20)
+            for _ in range(2):
+                how: dict[str, Any] = {"kvstore": store, "update_on_kvstore": on_servers}
+                trainer = Trainer(net.collect_params(), "sgd", {}, **how)
+                train(net, trainer, slice(rank, None, 2))
+            return parameters(net)
+
+        first, second = made.each(work)
+    for one, other, whole in zip(first, second, parameters(alone), strict=True):
+        assert (one == other).all()
+        numpy.testing.assert_allclose(one, whole, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_parameters_that_are_filled_again_are_the_first_workers(dtype: str) -> None:
+    weights = [Parameter("a", shape=(3, 2), dtype=dtype) for _ in range(2)]
+    with job(2) as made:
+
+        def work(rank: int) -> Any:
+            weight = weights[rank]
+            weight.initialize("ones")
+            how: dict[str, Any] = {"kvstore": made.store(rank), "update_on_kvstore": False}
+            trainer = Trainer([weight], "sgd", {"multi_precision": True}, **how)
+            with autograd.record():
+                error = weight.data().sum() * (rank + 1)
+            error.backward()
+            trainer.step(2)
+            weight.initialize(init.Constant(7 if rank == 0 else nan), force_reinit=True)
+            return weight.data().asnumpy()
+
+        for found in made.each(work):
+            assert (found == 7).all()
 
 
 def test_trainers_refuse_what_servers_cannot_do(tmp_path: Path) -> None:

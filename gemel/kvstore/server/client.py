@@ -14,10 +14,10 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 from weakref import ref
 
-from gemel import autograd, npx
+from gemel import autograd, np, npx
 from gemel.device import CPUS, Device
 from gemel.errors import (
     GemelError,
@@ -31,7 +31,7 @@ from gemel.kvstore.base import KVStore, alike_key, encoded, pairs, plain_key
 from gemel.kvstore.local import LocalStore
 from gemel.kvstore.server.connection import Connection
 from gemel.kvstore.server.errands import Errands, end
-from gemel.kvstore.server.key import Fetch, Key
+from gemel.kvstore.server.key import Fetch, Key, Meeting, contents
 from gemel.kvstore.server.protocol import Kind, Message, check_sendable, text_message
 from gemel.kvstore.server.settings import WorkerSettings, from_environment
 from gemel.kvstore.server.split import key_name, pieces_of
@@ -165,7 +165,7 @@ class ServerStore(KVStore):
         """Wait until all workers have called this. Raises `WaitLimitError`, `WorkerLostError`."""
         import numpy
 
-        self._met(_BARRIER, numpy.zeros(0, "uint8"))
+        self._met("barrier", numpy.zeros(0, "uint8"))
 
     def gathered(self, text: str) -> list[str]:
         """The value that each worker gave, by rank; waits for all of them. It is "" for a worker
@@ -187,7 +187,7 @@ class ServerStore(KVStore):
         """The sum of the arrays that all workers bring to a meeting; several meetings may be
         open."""
         self._check_rules()
-        meeting = _Meeting(name)
+        meeting = Meeting(name)
         with self._declaring:
             key = self._keys.get(meeting)
             if key is None:
@@ -278,10 +278,24 @@ class ServerStore(KVStore):
         if first and not all(known):
             import numpy
 
-            array = numpy.zeros(key.shape, key.dtype) if value is None else _contents(value)
+            array = numpy.zeros(key.shape, key.dtype) if value is None else contents(value)
             for piece, message in key.messages(Kind.INIT, array):
                 self._ask(self._connections[piece.server], message, key.name)
         self._keys[one] = key
+
+    def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
+        """`init`, then `pull`. A key whose value is a sum by now gets rank 0's array instead, from
+        a meeting of the workers."""
+        for (one, values), (_, targets) in zip(pairs(key, value), pairs(key, out), strict=True):
+            known = self._keys.get(one)
+            if known is None or not (self._rounds and known.pushes) or self._rule is not None:
+                super().broadcast(one, values, targets, priority)
+                continue
+            known.fits(self.rank, values[0])
+            mine = contents(values[0] if self.rank == 0 else np.zeros_like(values[0]))
+            found = np.array(self._met(f"values of {known.name}", mine), dtype=values[0].dtype)
+            for target in targets:
+                found.copyto(target)
 
     def _known(self, key: Any) -> Key:
         if key not in self._keys:
@@ -481,20 +495,6 @@ class ServerStore(KVStore):
         self._errands.close()
         for connection in self._connections:
             connection.close()
-
-
-class _Meeting(NamedTuple):
-    """A key for a meeting of the workers; no key of a program is equal to it."""
-
-    name: str
-
-
-_BARRIER = "barrier"
-
-
-def _contents(value: Any) -> Any:
-    twin = callback.as_twin(value)
-    return twin.asnumpy()
 
 
 __all__ = ["ServerStore"]

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import threading
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel.errors import KeyShapeError
 from gemel.kvstore.server.errands import Turns, end
 from gemel.kvstore.server.protocol import Kind, Message, array_message
 from gemel.kvstore.server.split import Piece, key_number
+from gemel.runtime import callback
 
 if TYPE_CHECKING:
     import numpy
@@ -18,6 +19,18 @@ if TYPE_CHECKING:
     from gemel.kvstore.server.protocol import Numbers
 
     Values = numpy.ndarray[Any, Any]
+
+
+def contents(value: Any) -> Values:
+    """The elements of an array, in a dtype that can be sent."""
+    found: Values = callback.as_twin(value).asnumpy()
+    return found
+
+
+class Meeting(NamedTuple):
+    """A key for a meeting of the workers; no key of a program is equal to it."""
+
+    name: str
 
 
 @dataclass
@@ -170,4 +183,4 @@ class Fetch:
             end(self._errand, failure)
 
 
-__all__ = ["Fetch", "Key"]
+__all__ = ["Fetch", "Key", "Meeting", "contents"]
