@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from math import nan
 from pathlib import Path
 from typing import Any
@@ -202,7 +203,8 @@ def test_a_second_trainer_continues_with_the_parameters(on_servers: bool | None)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_parameters_that_are_filled_again_are_the_first_workers(dtype: str) -> None:
+@pytest.mark.parametrize("steps", [0, 1])
+def test_parameters_that_are_filled_again_are_the_first_workers(dtype: str, steps: int) -> None:
     weights = [Parameter("a", shape=(3, 2), dtype=dtype) for _ in range(2)]
     with job(2) as made:
 
@@ -211,15 +213,50 @@ def test_parameters_that_are_filled_again_are_the_first_workers(dtype: str) -> N
             weight.initialize("ones")
             how: dict[str, Any] = {"kvstore": made.store(rank), "update_on_kvstore": False}
             trainer = Trainer([weight], "sgd", {"multi_precision": True}, **how)
-            with autograd.record():
-                error = weight.data().sum() * (rank + 1)
-            error.backward()
-            trainer.step(2)
+            for _ in range(steps):
+                with autograd.record():
+                    error = weight.data().sum() * (rank + 1)
+                error.backward()
+                trainer.step(2)
             weight.initialize(init.Constant(7 if rank == 0 else nan), force_reinit=True)
             return weight.data().asnumpy()
 
         for found in made.each(work):
             assert (found == 7).all()
+
+
+WRITES: list[Callable[[Parameter], object]] = [
+    lambda weight: weight.set_data(np.full((3,), 5)),
+    lambda weight: weight.data().__imul__(2),
+    lambda weight: weight.initialize(init.Constant(7), force_reinit=True),
+]
+
+
+@pytest.mark.parametrize("kind", ["dist_sync", "dist_async"])
+@pytest.mark.parametrize("before", [0, 2])
+@pytest.mark.parametrize("write", WRITES)
+def test_servers_do_not_undo_what_a_program_writes(
+    write: Callable[[Parameter], object], before: int, kind: str
+) -> None:
+    """Their values count, so what is written after the Trainer was created would be lost."""
+    weight = Parameter("a", shape=(3,))
+    weight.initialize("ones")
+    with job(1) as made:
+        trainer = Trainer([weight], "sgd", {}, kvstore=made.store(0, kind))
+
+        def step() -> None:
+            with autograd.record():
+                error = weight.data().sum()
+            error.backward()
+            trainer.step(1)
+
+        for _ in range(before):
+            step()
+            weight.grad_req = "add"  # writes nothing
+            weight.grad_req = "write"
+        with pytest.raises(KVStoreError, match="wrote to parameter a, but its values are on the"):
+            write(weight)
+            step()
 
 
 def test_trainers_refuse_what_servers_cannot_do(tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
-from weakref import ref
 
 from gemel import autograd, np, npx
 from gemel.device import CPUS, Device
@@ -32,6 +31,7 @@ from gemel.kvstore.local import LocalStore
 from gemel.kvstore.server.connection import Connection
 from gemel.kvstore.server.errands import Errands, end
 from gemel.kvstore.server.key import Fetch, Key, Meeting, contents
+from gemel.kvstore.server.owners import Owners
 from gemel.kvstore.server.protocol import Kind, Message, check_sendable, text_message
 from gemel.kvstore.server.settings import WorkerSettings, from_environment
 from gemel.kvstore.server.split import key_name, pieces_of
@@ -67,8 +67,7 @@ class ServerStore(KVStore):
         self.settings = settings or from_environment()
         self._rounds = "async" not in name
         self._keys: dict[Any, Key] = {}
-        #: The parameters of trainers, by their keys; they may have ended.
-        self._owners: dict[Any, ref[Any]] = {}
+        self._owners = Owners(self.rank)
         #: Held by the thread that creates a key.
         self._declaring = threading.Lock()
         self._rule: Any = None
@@ -205,15 +204,7 @@ class ServerStore(KVStore):
     def claim(self, key: Any, parameter: Any) -> None:
         """Note that a `Trainer` begins to use a key for a parameter. Raises `KVStoreError` if
         another parameter has it: the servers have one value for both."""
-        known = self._owners.get(key)
-        other = parameter if known is None else known()
-        if other is not None and other is not parameter:
-            raise KVStoreError(
-                f"kvstore: worker {self.rank}: parameter {parameter.name} would get the values of "
-                f"parameter {other.name} of another Trainer, which have the same key {key!r} on "
-                "the servers; create one Trainer for all parameters"
-            )
-        self._owners[key] = ref(parameter)
+        self._owners.claim(key, parameter)
 
     def agree(self, optimizer: Any) -> None:
         """As with other stores, unless the servers have the optimizer: then they compare it, and
@@ -245,12 +236,15 @@ class ServerStore(KVStore):
         value.
 
         Raises `KeyShapeError` if workers disagree about shape or dtype, `DTypeError`, `ShapeError`
-        and `ArgumentError` for a dtype, number of dimensions or key that cannot be sent.
+        and `ArgumentError` for a dtype, number of dimensions or key that cannot be sent, and
+        `KVStoreError` for a trainer's parameter that the program wrote to.
         """
         for one, values in pairs(key, value):
             with self._declaring:
                 if one in self._keys:
                     self._keys[one].fits(self.rank, values[0])
+                    if self._rule is not None or not self._rounds:  # the servers update
+                        self._owners.check(one, values[0])
                     continue
                 dtype = values[0].dtype.twin.name
                 name, shape = key_name(one), tuple(values[0].shape)
@@ -284,18 +278,21 @@ class ServerStore(KVStore):
         self._keys[one] = key
 
     def broadcast(self, key: Any, value: Any, out: Any, priority: int = 0) -> None:
-        """`init`, then `pull`. A key whose value is a sum by now gets rank 0's array instead, from
-        a meeting of the workers."""
+        """`init`, then `pull`. A trainer's parameters that the servers do not update get rank 0's
+        arrays again, from meetings of the workers."""
         for (one, values), (_, targets) in zip(pairs(key, value), pairs(key, out), strict=True):
-            known = self._keys.get(one)
-            if known is None or not (self._rounds and known.pushes) or self._rule is not None:
+            known = self._keys.get(one) if self._rounds and self._rule is None else None
+            if known is None or self._owners.parameter(one) is None:
                 super().broadcast(one, values, targets, priority)
                 continue
             known.fits(self.rank, values[0])
             mine = contents(values[0] if self.rank == 0 else np.zeros_like(values[0]))
             found = np.array(self._met(f"values of {known.name}", mine), dtype=values[0].dtype)
+            written = self._owners.written(one, values[0])
             for target in targets:
                 found.copyto(target)
+            if not written:
+                self._owners.pulled(one, targets[0])
 
     def _known(self, key: Any) -> Key:
         if key not in self._keys:
@@ -364,6 +361,7 @@ class ServerStore(KVStore):
                     found = self._fetch(known, priority)
                 for target in targets:
                     found.copyto(target)
+            self._owners.pulled(one, targets[0])
 
     def _fetch(self, key: Key, priority: int) -> Any:
         """Issue the request for a value; returns its array. The caller holds the key's `order`."""
