@@ -804,6 +804,11 @@ BAD: list[tuple[Any, type[Exception], str]] = [
         UnknownNameError,
         "did you mean 'threshold'",
     ),
+    (
+        lambda: kvstore.create("device").set_gradient_compression({"threshold": 1}),
+        ArgumentError,
+        "has no type, so nothing would be compressed",
+    ),
     (lambda: Parameter("w", stype="row_sparse"), GemelError, "dense"),
     (lambda: split_data(np.ones((3, 2)), 4), ShapeError, "3 examples"),
     (lambda: split_data(np.ones((0, 2)), 4, even_split=False), ShapeError, "0 examples"),

@@ -231,7 +231,14 @@ def test_rules() -> None:
         ways.check("rinf")
     with pytest.raises(UnknownNameError, match=r"unknown schedule None"):
         ways.check(None)  # type: ignore[arg-type]
-    for wrong in ("gather,ring", "gather:10", "gather:-1,ring", "gather:x,ring"):
+    for wrong in (
+        "gather,ring",
+        "gather:10",
+        "gather:-1,ring",
+        "gather:x,ring",
+        "any,ring",
+        "ring:5,ranks",
+    ):
         with pytest.raises(WorkersError, match="as in gather:65536,ring"):
             ways.check(wrong)
     with pytest.raises(UnknownNameError):

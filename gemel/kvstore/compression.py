@@ -155,17 +155,23 @@ def create(settings: dict[str, Any]) -> Compression | None:
     """Create the compression for settings like ``{"type": "2bit", "threshold": 0.5}``.
 
     Returns None for the type ``"none"``. Raises `UnknownNameError`, and `ArgumentError` if the
-    settings are not a dictionary or the threshold is not a positive, finite number of float32.
+    settings are not a dictionary or have no type, or the threshold is not a positive, finite number
+    of float32.
     """
     if not isinstance(settings, Mapping):
         raise ArgumentError(
             f"gradient compression: {settings!r} is not a dictionary of settings, such as "
             '{"type": "2bit", "threshold": 0.5}'
         )
-    settings = {"type": "none", "threshold": 0.5, **settings}
     for name in settings:
         if name not in ("type", "threshold"):
             raise unknown_name("setting of gradient compression", name, ("type", "threshold"))
+    if settings and "type" not in settings:
+        raise ArgumentError(
+            f"gradient compression: {settings!r} has no type, so nothing would be compressed; "
+            'give one, such as {"type": "2bit", "threshold": 0.5}'
+        )
+    settings = {"type": "none", "threshold": 0.5, **settings}
     kind = settings["type"]
     if not isinstance(kind, str) or kind not in KINDS:
         raise unknown_name("gradient compression", kind, KINDS)

@@ -273,6 +273,11 @@ class Ways:
         parts = rule.split(",")
         for number, part in enumerate(parts):
             name, _, limit = part.strip().partition(":")
+            if name in (IN_ORDER, ANY):
+                raise WorkersError(
+                    f"kvstore: the schedule {rule!r}: {name!r} chooses a way by itself; give it "
+                    "alone, or ways, as in gather:65536,ring"
+                )
             if name not in self.known:
                 raise unknown_name("schedule", name, (IN_ORDER, ANY, *self.known))
             if (number < len(parts) - 1) != limit.isdecimal():
