@@ -174,6 +174,37 @@ def test_the_same_both_ways(function: Function, recorded: bool) -> None:
     assert compiled.traces == 1
 
 
+#: Keys with an array of positions, and the shape of a value for an array of `n + 3` by 4 rows.
+KEYS: dict[str, tuple[Function, Function]] = {
+    "rows": (lambda i: i, lambda n: (n, 4)),
+    "one row for all": (lambda i: i, lambda n: (1, 4)),
+    "with leading axes": (lambda i: i, lambda n: (1, 1, n, 1)),
+    "columns": (lambda i: (slice(None), i % 4), lambda n: (n + 3, n)),
+    "pairs": (lambda i: (i[:, None], i[None] % 4), lambda n: (n, n)),
+    "beside a number": (lambda i: (i, 2), lambda n: (n,)),
+    "apart": (lambda i: (i, None, i % 4), lambda n: (n, 1)),
+    "none": (lambda i: i, lambda n: ()),
+}
+
+
+@pytest.mark.parametrize("name", KEYS)
+def test_positions_are_written_by_one_program(name: str) -> None:
+    key, shape = KEYS[name]
+
+    def write(x: Any, i: Any, value: Any) -> None:
+        x[key(i)] = value
+
+    compiled = gemel.compile(write)
+    for n in 2, 3, 5, 9:
+        expected = numpy.zeros((n + 3, 4), "float32")
+        i, value = numpy.arange(n) * 2 % (n + 3), numpy.random.normal(size=shape(n))
+        x, value = np.array(expected), value.astype("float32")
+        write(expected, i, value)
+        compiled(x, np.array(i), np.array(value))
+        numpy.testing.assert_array_equal(x.asnumpy(), expected)
+    assert compiled.traces == 1
+
+
 def test_every_operator() -> None:
     x = np.array([1.0, 2.0, 3.0])
     for a, b in zip(every_operator(x), gemel.compile(every_operator)(x), strict=True):

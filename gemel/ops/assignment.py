@@ -15,9 +15,18 @@ from gemel.ir.reference import numpy
 from gemel.lists import leaves
 from gemel.ops.elementwise import cast, full, maximum, where
 from gemel.ops.indexing import assign, gather, integer_indices
-from gemel.ops.keys import canonical, check_masks, is_array, is_basic, is_mask, key_shape
+from gemel.ops.keys import (
+    adjacent,
+    array_axes,
+    canonical,
+    check_masks,
+    is_array,
+    is_basic,
+    is_mask,
+    key_shape,
+)
 from gemel.ops.shape import operand, reshape
-from gemel.spec import Spec, product, same_shape
+from gemel.spec import Spec, broadcast, product, same_shape
 
 
 @named
@@ -170,14 +179,31 @@ def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) 
             integer_indices("assign", Spec(item.shape, item.dtype))
     if any(is_mask(item) for item in items) or 0 in shape:
         return
-    np = numpy()
-    stand = np.broadcast_to(np.int8(0), shape)
-    zeros = [np.zeros(i.shape, np.int64) if hasattr(i, "shape") else i for i in items]
-    selected = stand[tuple(zeros)].shape
+    selected = _selected(shape, items)
     lead = max(value.ndim - len(selected), 0)
     pairs = zip(reversed(value.shape[lead:]), reversed(selected), strict=False)
-    if any(n != 1 for n in value.shape[:lead]) or not all(m in (1, n) for m, n in pairs):
+    # A free size is compared with what is selected first: so it need not be told from 1.
+    fits = all((type(m) is int and m == 1) or m in (n, 1) for m, n in pairs)
+    if any(n != 1 for n in value.shape[:lead]) or not fits:
         raise ShapeError(f"assign: {value} does not broadcast to the selected shape {selected}")
+
+
+def _selected(shape: tuple[int, ...], items: Sequence[Any]) -> tuple[int, ...]:
+    """The shape of x[items] for an x of that shape, and items that include arrays of positions.
+
+    It may have free sizes, so that a program is for all of them.
+    """
+    items = list(items) if any(item is Ellipsis for item in items) else [*items, Ellipsis]
+    basic = tuple(slice(None) if is_array(item) else item for item in items)
+    kept, axes = key_shape(canonical(shape, basic)), array_axes(items, len(shape))
+    given = [Spec(item.shape, item.dtype) for item in items if is_array(item)]
+    try:
+        common = broadcast("assign", *given)
+    except ShapeError as error:
+        raise ArrayIndexError(str(error)) from None
+    others = [n for axis, n in enumerate(kept) if axis not in axes]
+    lead = axes[0] if adjacent(items) else 0
+    return (*others[:lead], *common, *others[lead:])
 
 
 __all__ = [
