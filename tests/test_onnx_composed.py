@@ -99,6 +99,24 @@ def counts(a: Any, v: Any) -> list[Any]:
     return [*found, *np.histogram(a, 4, (-2, 2)), np.histogram(a * 0, 3)[0]]
 
 
+def written(a: Any, v: Any) -> list[Any]:
+    """Writes at positions, some of which are the same: the last counts, in the order of the key."""
+    i, found = npx.topk(a[:, 0] * 0 + v[:, 1] * 0, k=2, dtype="int64"), []
+    rows = np.concatenate([i, i[:1], i[:1] - a.shape[0]])
+    table = np.expand_dims(rows, 1), np.expand_dims(np.concatenate([i, i[:1] - 2]), 0)
+    for key, value in (
+        (rows, v[:1]),
+        (rows, 3),
+        ((slice(None), np.array([1, -1, 1])), v[:, 1:]),
+        (table, v[0, :3]),
+        (table, np.expand_dims(v[0], 1)),
+        ((table[0], None, 2), v[0, 0]),
+    ):
+        found.append(a * 1)
+        found[-1][key] = value
+    return [*found, npx.index_update(a, np.stack([i, i + 1]), v[:2, 0])]
+
+
 def chosen(a: Any, v: Any) -> list[Any]:
     """Choices, one in another, of what has other sizes."""
     inner = npx.cond(v.sum() > 0, lambda: a[:-2] * a.shape[0], lambda: -a[:-2])
@@ -125,7 +143,7 @@ def repeated(a: Any, v: Any) -> Any:
 
 
 for _kind in "float32", "float64", "int32", "int64", "uint8":
-    for _function in searched, inside, parted, so_far, counts:
+    for _function in searched, inside, parted, so_far, counts, written:
         CASES[f"{_function.__name__} {_kind}"] = _function, sizes(_kind)
     CASES[f"in_bins {_kind}"] = in_bins, sizes(_kind)
     if _kind[0] == "f":

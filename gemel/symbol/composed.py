@@ -15,6 +15,7 @@ from gemel.ir.graph import Graph, placeholder
 from gemel.ir.methods import call
 from gemel.ir.op import find
 from gemel.ir.reference import numpy
+from gemel.ops.assignment import ITEMS
 from gemel.ops.control import iterate
 from gemel.ops.elementwise import (
     absolute,
@@ -48,10 +49,10 @@ from gemel.ops.reduction import argmax, argmin, sum
 from gemel.ops.reduction import max as max_of
 from gemel.ops.reduction import min as min_of
 from gemel.ops.rounding import trunc
-from gemel.ops.shape import concatenate, expand_dims, reshape, transpose
+from gemel.ops.shape import broadcast_to, concatenate, expand_dims, reshape, transpose
 from gemel.ops.sorting import argsort
 from gemel.ops.windows import Moves
-from gemel.spec import normalize_axes, promote_specs
+from gemel.spec import normalize_axes, product, promote_specs
 
 #: The compositions by the names of operations: functions of entries and the parameters.
 COMPOSED: dict[str, Callable[..., Any]] = {}
@@ -144,6 +145,27 @@ def _(*positions: Any, dims: Any, mode: Any, order: str) -> Any:
         place = INSIDE[rule](cast(position, dtype="int64"), extent)
         found = multiply(found, extent) + place
     return found
+
+
+@composes("choice")
+def _(*indices: Any, shape: Any, given: Any, key: Any) -> Any:
+    """By the positions that the key selects, in order: the last that selects an element counts."""
+    if any(index.dtype is bool_ for index in indices):
+        return None  # how many elements a mask selects depends on its values
+    arrays, extent = iter(indices), product(shape)
+    places = _numbered(shape)[tuple(ITEMS[kind](arrays, *rest) for kind, *rest in key)]
+    lead = max(len(given) - places.ndim, 0)
+    numbers = broadcast_to(_numbered(given[lead:]), shape=places.shape)
+    places, order = reshape(places, shape=(-1,)), _numbered((product(places.shape),))
+    nowhere = full(-1, shape=(extent,), dtype="int64")
+    last = call("combine_flat", nowhere, places, order, by="maximum")
+    found = gather(reshape(numbers, shape=(-1,)), maximum(last, 0), axis=0)
+    return reshape(where(last >= 0, found, -1), shape=shape)
+
+
+def _numbered(shape: Any) -> Any:
+    """The position of each element of an array of that shape, counted through all axes."""
+    return reshape(iota(shape=(product(shape),), axis=0, dtype="int64"), shape=shape)
 
 
 #: Positions in an axis of some extent, by what is done with those outside of it.
