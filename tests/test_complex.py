@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import pickle
 import subprocess
@@ -517,6 +518,21 @@ def test_any_numbers(
     found = PAIRS[name](np, np.array(x), np.array(y)).asnumpy()
     assert found.dtype == wanted.dtype
     numpy.testing.assert_array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("function", [lambda z: z * 1, lambda z: z / 1], ids=["times", "by"])
+@pytest.mark.parametrize("dtype", ["complex64", "complex128"])
+def test_times_one_is_computed(function: Any, dtype: str) -> None:
+    """One is 1+0j: an infinity times it has a NaN, and zeros change their signs."""
+    x = numpy.array([complex(math.inf, 0), complex(-0.0, -0.0), complex(1, -0.0)], dtype)
+    with numpy.errstate(all="ignore"):
+        wanted = function(x)
+    for found in (function(np.array(x)), gemel.compile(function)(np.array(x))):
+        parts = found.asnumpy().view(wanted.real.dtype)
+        numpy.testing.assert_array_equal(parts, wanted.view(wanted.real.dtype))
+        numpy.testing.assert_array_equal(
+            numpy.signbit(parts), numpy.signbit(wanted.view(wanted.real.dtype))
+        )
 
 
 @examples(40)

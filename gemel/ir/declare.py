@@ -53,9 +53,15 @@ def always(*inputs: Entry) -> bool:
 
 
 def by_one(a: Entry, b: Entry) -> bool:
-    """For `unchanged=`: the result is the first input if the second is the number 1 (x * 1)."""
+    """For `unchanged=`: the result is the first input if the second is the number 1 (x * 1).
+
+    Not for complex numbers: 1 is then 1+0j, and the products with 0 give NaN for infinities and
+    change signs of zeros.
+    """
     node = b.node
-    return bool(node.is_number and not isinstance(node.value, Dim) and node.value == 1)
+    if not node.is_number or isinstance(node.value, Dim) or a.dtype.is_complex:
+        return False
+    return bool(node.value == 1)
 
 
 __all__ = ["always", "by_one", "composite", "contraction", "elementwise", "op", "reduction"]
