@@ -131,7 +131,8 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
         def assign(*found: Any) -> None:
             indices = map(assignment.as_positions, found[:-2])
             new, target = found[-2:]
-            target[tuple(next(indices) if isinstance(i, ndarray) else i for i in items)] = new
+            with assignment.own_errors():
+                target[tuple(next(indices) if isinstance(i, ndarray) else i for i in items)] = new
 
         callbacks.issue("assign", assign, [*arrays, value], (), (self,))
 

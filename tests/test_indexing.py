@@ -12,6 +12,7 @@ import pytest
 
 import gemel
 from gemel import autograd, np, npx
+from gemel.errors import ArrayIndexError, ShapeError
 
 
 def random_key(generator: random.Random, shape: tuple[int, ...], arrays: bool) -> tuple[Any, ...]:
@@ -341,3 +342,29 @@ def test_unsigned_positions_are_not_counted_from_the_end(run: Any) -> None:
 def test_errors_name_the_axis_that_the_position_is_for(key: Any, axis: int) -> None:
     with pytest.raises(IndexError, match=rf"out of bounds for axis {axis}\b"):
         np.ones((3, 3, 3))[key].asnumpy()
+
+
+@pytest.mark.parametrize("run", [lambda f: f, gemel.compile], ids=["called", "compiled"])
+@pytest.mark.parametrize(
+    ("key", "value", "error"),
+    [
+        ((0, [9]), 1, ArrayIndexError),
+        (([9],), 1, ArrayIndexError),
+        (([True, False, True], 9), 1, ArrayIndexError),
+        (([True, False, True], [0, 1, 2]), 1, ArrayIndexError),
+        (([0, 1], [0, 1, 2]), 1, ArrayIndexError),
+        ((9, [0, 1]), 1, ArrayIndexError),
+        (([True, False, True],), numpy.zeros((3, 4)), ShapeError),
+    ],
+    ids=str,
+)
+def test_errors_of_assignments_are_gemels(key: Any, value: Any, error: Any, run: Any) -> None:
+    """They were NumPy's bare ones when they were not recorded or compiled."""
+
+    def assign(x: Any) -> Any:
+        x = x + 1
+        x[key] = np.array(value)
+        return x
+
+    with pytest.raises(error, match="assign: "):
+        run(assign)(np.zeros((3, 4))).asnumpy()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gemel.dtype import DType, check_held, keeps_kind
@@ -145,6 +146,17 @@ def as_positions(indices: Any) -> Any:
     return indices
 
 
+@contextmanager
+def own_errors() -> Iterator[None]:
+    """What NumPy raises where it assigns x[items] = value, as gemel's errors."""
+    try:
+        yield
+    except IndexError as error:
+        raise ArrayIndexError(f"assign: {error}") from None
+    except ValueError as error:
+        raise ShapeError(f"assign: {error}") from None
+
+
 @op(fails=True)
 def choice(*indices: Any, shape: Any, given: Any, key: Any) -> Any:
     """For each element of x, the position in `value` of what x[key] = value writes there, or -1.
@@ -154,12 +166,8 @@ def choice(*indices: Any, shape: Any, given: Any, key: Any) -> Any:
     np, arrays = numpy(), map(as_positions, indices)
     chosen = np.full(shape, -1, "int64")
     numbers = np.arange(product(given)).reshape(given)
-    try:
+    with own_errors():
         chosen[tuple(ITEMS[kind](arrays, *rest) for kind, *rest in key)] = numbers
-    except IndexError as error:
-        raise ArrayIndexError(f"assign: {error}") from None
-    except ValueError as error:
-        raise ShapeError(f"assign: {error}") from None
     return chosen
 
 
@@ -169,7 +177,8 @@ def _(*indices: Spec, shape: Any, given: Any, key: Any) -> Spec:
 
 
 def check_assignment(shape: tuple[int, ...], items: Sequence[Any], value: Spec) -> None:
-    """Raises `ShapeError` unless value broadcasts to x[items], for x of that shape.
+    """Raises `ShapeError` unless value broadcasts to x[items], for x of that shape, and
+    `ArrayIndexError` if there are no such items.
 
     How many elements a mask selects is only known when the assignment runs, and checked then.
     """
@@ -211,6 +220,7 @@ __all__ = [
     "check_assignment",
     "choice",
     "overwrite",
+    "own_errors",
     "setitem",
     "taken_from",
     "without_lead",
