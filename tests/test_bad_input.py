@@ -420,6 +420,8 @@ NAMED: dict[str, Callable[[], Any]] = {
     "tensordot: axes .1,.": lambda: np.tensordot(np.ones((2, 2)), np.ones((2, 2)), axes=(1,)),
     "dot: matmul": lambda: np.dot(np.ones((4, 3)), np.ones((4, 5))),
     "matvec: matmul": lambda: np.matvec(np.ones((4, 3)), np.ones(4)),
+    "matvec: .*matrices": lambda: np.matvec(np.ones(3), np.ones(3)),
+    "vecmat: .*matrices": lambda: np.vecmat(np.ones(()), np.ones((3, 3))),
     "batch_dot: matmul": lambda: npx.batch_dot(np.ones((2, 4, 3)), np.ones((2, 4, 3))),
     "attention: matmul": lambda: npx.attention(np.ones((4, 3)), np.ones((4, 5)), np.ones((4, 5))),
     "einsum: .* 'j' has": lambda: np.einsum("ij,jk,kl", *[np.ones((2, 3))] * 3, optimize=True),

@@ -96,6 +96,7 @@ def sum_of_products(a: Any, b: Any, axis: tuple[int, ...]) -> Any:
 @composite(public="np", common=ROWS)
 def matvec(x1: Any, x2: Any) -> Any:
     """The products of matrices, in the last two axes, with vectors; the other axes broadcast."""
+    _check_matrices("matvec", x1, x2)
     return matmul(x1, expand_dims(x2, -1))[..., 0]
 
 
@@ -103,7 +104,17 @@ def matvec(x1: Any, x2: Any) -> Any:
 def vecmat(x1: Any, x2: Any) -> Any:
     """The products of vectors in the last axis, conjugated, with matrices in the last two; others
     broadcast."""
+    _check_matrices("vecmat", x2, x1)
     return matmul(expand_dims(conjugated(x1), -2), x2)[..., 0, :]
+
+
+def _check_matrices(name: str, matrices: Any, vectors: Any) -> None:
+    """Raises `ShapeError` unless these have the axes of matrices and of vectors."""
+    if matrices.ndim < 2 or vectors.ndim < 1:
+        raise ShapeError(
+            f"{name}: {matrices.spec} and {vectors.spec}: matrices have two dimensions or more, "
+            "vectors one or more"
+        )
 
 
 @function(public="np")
