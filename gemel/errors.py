@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from types import CodeType
 from typing import Any, TypeVar
 
@@ -94,6 +95,34 @@ class DTypeError(CallError, TypeError):
 
 class IndexDTypeError(DTypeError, ArrayIndexError):
     """An index has a dtype whose elements cannot be positions."""
+
+
+#: Python's errors of values that were given, and gemel's of the same kind.
+_OWN: dict[type, type[CallError]] = {IndexError: ArrayIndexError, TypeError: OperandError}
+
+
+def as_own(name: str, error: Exception, of_values: type[CallError] = ArgumentError) -> Exception:
+    """What NumPy raised where it computes an operation, as gemel's error that names the operation.
+
+    A `ValueError` becomes one of `of_values`. Errors of other classes, derived ones too, stay: they
+    say more than that a value is wrong.
+    """
+    if type(error).__module__ == "numpy.exceptions" and isinstance(error, IndexError):
+        return AxisError(f"{name}: {error}")
+    kind = of_values if type(error) is ValueError else _OWN.get(type(error))
+    return error if kind is None else kind(f"{name}: {error}")
+
+
+@contextmanager
+def own_errors(name: str, of_values: type[CallError] = ArgumentError) -> Iterator[None]:
+    """Raise what NumPy raises meanwhile as gemel's errors (`as_own`)."""
+    try:
+        yield
+    except (IndexError, TypeError, ValueError) as error:
+        own = as_own(name, error, of_values)
+        if own is error:
+            raise
+        raise own from None
 
 
 class DeviceError(CallError, RuntimeError):

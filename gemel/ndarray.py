@@ -18,7 +18,7 @@ from gemel.dtype import (
     is_large,
     keeps_kind,
 )
-from gemel.errors import ArgumentError, DTypeError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, ShapeError, own_errors
 from gemel.extent import NUMBER, Dim
 from gemel.ir.above import install
 from gemel.ir.array_methods import ArrayMethods
@@ -131,7 +131,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
         def assign(*found: Any) -> None:
             indices = map(assignment.as_positions, found[:-2])
             new, target = found[-2:]
-            with assignment.own_errors():
+            with own_errors("assign", ShapeError):
                 target[tuple(next(indices) if isinstance(i, ndarray) else i for i in items)] = new
 
         callbacks.issue("assign", assign, [*arrays, value], (), (self,))

@@ -466,6 +466,30 @@ def test_errors_name_the_function_that_was_called(name: str) -> None:
         NAMED[name]()
 
 
+#: What NumPy's functions find wrong at the wait, and types of arguments.
+GEMELS: dict[str, Callable[[], Any]] = {
+    "bincount: .*deep": lambda: np.bincount(np.ones((1, 2), dtype="int32")),
+    "digitize: .*monotonic": lambda: np.digitize(np.ones(3), np.array([1.0, 3.0, 2.0])).asnumpy(),
+    "nanargmax: All-NaN": lambda: np.nanargmax(np.array([float("nan")])).asnumpy(),
+    "nonzero: .*0d": lambda: np.nonzero(np.array(1.0)),
+    "unravel_index: .*bounds": lambda: np.unravel_index(np.array([7]), (2, 3))[0].asnumpy(),
+    "max: where may": lambda: np.max(np.ones(2), where=np.array([True, False])),
+    "hanning: 2.5": lambda: np.hanning(2.5),  # type: ignore[arg-type]
+    "quantile: q": lambda: np.quantile(np.ones(2), q="a"),
+    "gradient: 2 distances": lambda: np.gradient(np.ones(2), 1, 2),
+    "choice: 1.5": lambda: np.random.choice(1.5, 2),
+    "insert: .*bounds": lambda: np.insert(np.ones(3), [7], 1),
+    "delete: .*bounds": lambda: np.delete(np.ones(3), 7),
+}
+
+
+@pytest.mark.parametrize("name", GEMELS)
+def test_errors_are_gemels(name: str) -> None:
+    """They were Python's bare ones."""
+    with pytest.raises(GemelError, match=name):
+        GEMELS[name]()
+
+
 def test_numbers_at_the_end_of_what_there_is() -> None:
     x = np.array([1.5, -2.0])
     assert np.round(x, 400).tolist() == [1.5, -2.0]

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gemel.dtype import DType, as_dtype, as_number, weak
+from gemel.errors import as_own
 from gemel.extent import NUMBER
 from gemel.ir.graph import Graph
 from gemel.ir.op import Op
@@ -83,7 +84,13 @@ def resolved(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Com
     function = op.function
 
     def run(*arrays: Any) -> tuple[Any, ...]:
-        found = function(*arrays, **parameters)
+        try:
+            found = function(*arrays, **parameters)
+        except (IndexError, TypeError, ValueError) as error:
+            own = as_own(op.__name__, error)
+            if own is error:
+                raise
+            raise own from error
         return found if isinstance(found, tuple) else (found,)
 
     return run

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gemel.device import as_device, beside_arrays
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import ShapeError, own_errors, unknown_name
 from gemel.extent import WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import composite
@@ -342,7 +342,8 @@ def delete(arr: Any, obj: Any, axis: int | None = None) -> Array:
     arr, axis = _one_axis("delete", arr, axis)
     np, obj = numpy(), above.index_item(obj, arr)
     where_ = obj if isinstance(obj, (*WHOLE, slice, list)) else np.asarray(obj)
-    kept = np.delete(np.arange(arr.shape[axis]), where_)
+    with own_errors("delete"):
+        kept = np.delete(np.arange(arr.shape[axis]), where_)
     return gather(arr, kept, axis=axis)
 
 
@@ -364,7 +365,9 @@ def insert(arr: Any, obj: Any, values: Any, axis: int | None = None) -> Array:
         values = moveaxis(values, 0, axis)
     count = values.shape[axis] if places.size == 1 else len(places)
     places = places if places.size else places.astype("int64")
-    order = np.insert(np.arange(extent), places, np.arange(extent, extent + count))
+    added = np.arange(extent, extent + count)
+    with own_errors("insert"):
+        order = np.insert(np.arange(extent), places, added)
     block = broadcast_to(values, shape=(*arr.shape[:axis], count, *arr.shape[axis + 1 :]))
     return gather(concatenate(arr, block, axis=axis), order, axis=axis)
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from typing import Any
 
 from gemel.dtype import DType, check_held, keeps_kind
-from gemel.errors import ArrayIndexError, DTypeError, ShapeError
+from gemel.errors import ArrayIndexError, DTypeError, ShapeError, own_errors
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
 from gemel.ir.declare import op
@@ -146,17 +145,6 @@ def as_positions(indices: Any) -> Any:
     return indices
 
 
-@contextmanager
-def own_errors() -> Iterator[None]:
-    """What NumPy raises where it assigns x[items] = value, as gemel's errors."""
-    try:
-        yield
-    except IndexError as error:
-        raise ArrayIndexError(f"assign: {error}") from None
-    except ValueError as error:
-        raise ShapeError(f"assign: {error}") from None
-
-
 @op(fails=True)
 def choice(*indices: Any, shape: Any, given: Any, key: Any) -> Any:
     """For each element of x, the position in `value` of what x[key] = value writes there, or -1.
@@ -166,7 +154,7 @@ def choice(*indices: Any, shape: Any, given: Any, key: Any) -> Any:
     np, arrays = numpy(), map(as_positions, indices)
     chosen = np.full(shape, -1, "int64")
     numbers = np.arange(product(given)).reshape(given)
-    with own_errors():
+    with own_errors("assign", ShapeError):
         chosen[tuple(ITEMS[kind](arrays, *rest) for kind, *rest in key)] = numbers
     return chosen
 
@@ -220,7 +208,6 @@ __all__ = [
     "check_assignment",
     "choice",
     "overwrite",
-    "own_errors",
     "setitem",
     "taken_from",
     "without_lead",

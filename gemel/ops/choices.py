@@ -13,7 +13,7 @@ from typing import Any
 
 from gemel.device import beside
 from gemel.dtype import as_dtype, float32, float64, int64
-from gemel.errors import ArgumentError, DTypeError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, OperandError, ShapeError
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.declare import op
 from gemel.ir.public import Array, function, publish
@@ -255,7 +255,7 @@ def shuffle(x: Any) -> None:
     if isinstance(x, list):
         x[:] = [x[place] for place in permutation(len(x)).tolist()]
     elif not getattr(x, "ndim", 0):
-        raise TypeError(f"shuffle: {x!r} must be an array with rows, or a list")
+        raise OperandError(f"shuffle: {x!r} must be an array with rows, or a list")
     else:
         x[...] = permutation(x)
 
@@ -298,7 +298,7 @@ def choice(
         whole = isinstance(a, WHOLE)
         a = a if whole else operand(a)
         if not whole and not a.ndim:
-            raise TypeError(f"choice: {a} must be a whole number or an array with an axis")
+            raise OperandError(f"choice: {a} must be a whole number or an array with an axis")
         count = a if whole else a.shape[normalize_axis("choice", axis, a.ndim)]
         shape = shape_of("choice", size) if size is not None else ()
         many = product(shape)

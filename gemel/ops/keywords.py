@@ -11,7 +11,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import CASTINGS, DType, as_dtype, bool_, castable, check_held, is_large
-from gemel.errors import DTypeError, unknown_name
+from gemel.errors import DTypeError, OperandError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.graph import Entry, is_number
@@ -213,7 +213,7 @@ def _left_out(op: Op, mask: Any, x: Any, initial: Any) -> Any:
     """x with the neutral element of the reduction where the mask does not hold."""
     if op.combine in ("max", "min"):
         if initial is None:
-            raise TypeError(
+            raise OperandError(
                 f"{op.name}: where may exclude all elements, and then {op.name} is undefined; "
                 "give initial"
             )

@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel.device import as_device, beside_arrays
 from gemel.dtype import default_float, float64, promote
-from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
+from gemel.errors import ArgumentError, DTypeError, OperandError, ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.declare import op
 from gemel.ir.keywords import number
@@ -140,7 +140,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
         raise ArgumentError(f"gradient: edge_order {edge_order} must be 1 or 2")
     steps = varargs * len(axes) if len(varargs) == 1 else varargs or (1.0,) * len(axes)
     if len(steps) != len(axes):
-        raise TypeError(f"gradient: {len(steps)} distances were given for {len(axes)} axes")
+        raise OperandError(f"gradient: {len(steps)} distances were given for {len(axes)} axes")
     found = tuple(_slope(f, h, a, edge_order) for h, a in zip(steps, axes, strict=True))
     return found[0] if len(found) == 1 else found
 
@@ -305,7 +305,7 @@ def interp(
 def _angles(name: str, count: Any) -> Any:
     """`count` angles from 0 to 2 pi."""
     if not isinstance(count, WHOLE):
-        raise TypeError(f"{name}: {count!r} is not a valid number of elements")
+        raise OperandError(f"{name}: {count!r} is not a valid number of elements")
     at = iota(shape=(max(int(count), 0),), axis=0, dtype="float64")
     return at * (2 * math.pi / max(int(count) - 1, 1))
 

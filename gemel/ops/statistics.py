@@ -9,7 +9,7 @@ from typing import Any
 
 from gemel.device import beside_arrays
 from gemel.dtype import bool_, float64, weak
-from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
+from gemel.errors import ArgumentError, DTypeError, OperandError, ShapeError, unknown_name
 from gemel.ir.declare import composite, op
 from gemel.ir.graph import Entry, is_number
 from gemel.ir.keywords import OUT, into, static
@@ -239,7 +239,7 @@ def shares(name: str, q: Any, whole: float) -> tuple[list[float], tuple[int, ...
     found = _listed(static(q, name, "q"))
     for each in leaves(found):
         if not isinstance(each, (int, float)):
-            raise TypeError(f"{name}: q {each!r} must be a number")
+            raise OperandError(f"{name}: q {each!r} must be a number")
     parts, shape = packed(found, float64)
     scaled = [part / whole for part in parts]
     if not builtins.all(0 <= part <= 1 for part in scaled):
