@@ -215,3 +215,14 @@ def test_objects_and_lists_of_others():
         assert np.array(rows[0]).dtype == "float64" and np.array([True]).dtype == "bool"
     finally:
         npx.reset_np()
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64"])
+def test_unsigned_numbers_downwards(dtype: str) -> None:
+    """The step is none that the dtype holds; the numbers are."""
+    top = numpy.iinfo(dtype).max
+    for given in ((7, 1, -2), (top, top - 9, -3), (0, -1, -1), (2.5, 0, -1)):
+        wanted = numpy.arange(*given, dtype=dtype) if isinstance(given[0], int) else [2, 1, 0]
+        assert np.arange(*given, dtype=dtype).tolist() == list(wanted)
+    with pytest.raises(OverflowError):
+        np.arange(1, -3, -1, dtype=dtype)

@@ -305,6 +305,9 @@ def arange(
     chosen = as_dtype(dtype) if dtype is not None else plain
     if count and not whole and chosen.kind in "iu":
         start, step = int(start), int(start + step) - int(start)
+    if chosen.kind == "u" and step < 0:  # sums wrap, but a number must be one that the dtype holds
+        check_held("arange", start + (count - 1) * step, chosen)
+        step %= 2 ** (8 * chosen.itemsize)
     wide = as_number(chosen)
     with as_device(device or ctx):
         found = iota(shape=(count,), axis=0, dtype=wide)
