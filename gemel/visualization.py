@@ -11,7 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from gemel.arrays.archives import appear, checked_path
-from gemel.errors import ArgumentError, RenderingError, ShapeError
+from gemel.errors import ArgumentError, OperandError, RenderingError, ShapeError
 from gemel.ranges import counted, is_finite
 from gemel.spec import is_several, product
 from gemel.symbol import Symbol
@@ -65,11 +65,11 @@ def print_summary(
     `shape` has the shapes of inputs by name; without it, shapes and parameters are unknown and not
     printed. Parameters are the variables without a shape there, each counted at its first use;
     running statistics and labels do not count. `positions` are the ends of columns, in characters
-    or as fractions of `line_length`. Raises `TypeError` for anything but a symbol, `ShapeError` if
-    the shapes do not determine all others, and `ArgumentError` for what are no shapes or ends.
+    or as fractions of `line_length`. Raises `OperandError` for anything but a symbol, `ShapeError`
+    if the shapes do not determine all others, and `ArgumentError` for what are no shapes or ends.
     """
     if not isinstance(symbol, Symbol):
-        raise TypeError(
+        raise OperandError(
             f"print_summary: {type(symbol).__name__} is not a Symbol; see Block.summary"
         )
     fits = is_several(positions) and len(positions) == len(COLUMNS)
@@ -227,9 +227,9 @@ def plot_network(
 
     With `shape`, the shapes of inputs by name, arrows say the shape of an example. `node_attrs` are
     attributes of Graphviz for all boxes; weights are left out by `hide_weights`; `dtype` is
-    accepted for old code. Raises `TypeError` for anything but a symbol, `ShapeError` if the shapes
-    do not determine all others, and `ArgumentError` for two nodes with the same name, and settings
-    of a wrong type.
+    accepted for old code. Raises `OperandError` for anything but a symbol, `ShapeError` if the
+    shapes do not determine all others, and `ArgumentError` for two nodes with the same name, and
+    settings of a wrong type.
 
     >>> from gemel import sym
     >>> y = sym.FullyConnected(sym.var("data"), num_hidden=3, name="fc")
@@ -237,7 +237,7 @@ def plot_network(
     '"fc" [label="FullyConnected\\n3", fillcolor="salmon"]'
     """
     if not isinstance(symbol, Symbol):
-        raise TypeError(f"plot_network: {type(symbol).__name__} is not a Symbol")
+        raise OperandError(f"plot_network: {type(symbol).__name__} is not a Symbol")
     for what, value in ("title", title), ("save_format", save_format):
         if not isinstance(value, str):
             raise ArgumentError(f"plot_network: {what} is {value!r}; it must be a string")

@@ -145,7 +145,7 @@ def files(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_pictures_of_a_list(files: Path) -> None:
+def test_pictures_of_a_list(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     rows = [[float(n), f"{n}.png"] for n in range(5)]
     batches = image.ImageIter(2, (3, 8, 8), imglist=rows, path_root=files, mean=numpy.ones(3))
     found = list(batches)
@@ -158,6 +158,13 @@ def test_pictures_of_a_list(files: Path) -> None:
     )
     assert [b.label[0].tolist() for b in batches] == [[[2, 4], [3, 6]]]
     assert batches.provide_label[0].shape == (2, 2)
+    (files / "lists").mkdir()
+    (files / "lists" / "two.lst").write_text("0\t7\t1.png\n1\t8\t0.png\n")
+    (files / "pictures").symlink_to(files)
+    monkeypatch.chdir(files)  # the list is found from here; only the pictures are below the root
+    for root in ("pictures", files, None):
+        listed = image.ImageIter(2, (3, 8, 8), path_imglist="lists/two.lst", path_root=root)
+        assert next(listed).label[0].tolist() == [7, 8]
     np.random.seed(1)
     mixed = image.ImageIter(5, (3, 8, 8), imglist=rows, path_root=files, shuffle=True, aug_list=[])
     order = next(mixed).label[0].tolist()
@@ -167,6 +174,16 @@ def test_pictures_of_a_list(files: Path) -> None:
         list(image.ImageIter(2, (3, 8, 8), imglist=rows, path_root=files))
     with pytest.raises(ValueError, match="label_width is 2"):
         next(image.ImageIter(2, (3, 8, 8), 2, imglist=rows, path_root=files))
+    wrong: list[tuple[dict[str, Any], str]] = [
+        ({}, "give path_imgrec, path_imglist or imglist"),
+        ({"imglist": rows, "part_index": 2, "num_parts": 2}, "2 is not below num_parts=2"),
+        ({"imglist": rows, "part_index": "a"}, "part_index must be a whole number"),
+        ({"imglist": rows, "num_parts": 0}, "num_parts must be a whole number of at least 1"),
+        ({"path_imglist": 5}, "path_imglist=5 is not the path of a file"),
+    ]
+    for settings, message in wrong:
+        with pytest.raises(ArgumentError, match=f"ImageIter: .*{message}"):
+            image.ImageIter(2, (3, 8, 8), path_root=files, **settings)
 
 
 def read_first(path: Path) -> Any:

@@ -12,7 +12,7 @@ import pytest
 
 import gemel as mx
 from gemel import sym
-from gemel.errors import ArgumentError, RenderingError, ShapeError
+from gemel.errors import ArgumentError, OperandError, RenderingError, ShapeError
 from gemel.gluon.model_zoo import vision
 
 SHAPES = {"data": (2, 1, 10, 10)}
@@ -109,9 +109,9 @@ def test_pictures(monkeypatch: Any) -> None:
 
 
 def test_refused() -> None:
-    with pytest.raises(TypeError, match="HybridSequential is not a Symbol"):
+    with pytest.raises(OperandError, match="HybridSequential is not a Symbol"):
         mx.viz.print_summary(mx.gluon.nn.HybridSequential())
-    with pytest.raises(TypeError, match="not a Symbol"):
+    with pytest.raises(OperandError, match="not a Symbol"):
         mx.viz.plot_network([])
     for wrong in (
         {"positions": (0.5, 1.0)}, {"positions": "abcd"}, {"positions": (0.4, 0.6, 0.8, math.nan)},

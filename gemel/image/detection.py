@@ -11,7 +11,7 @@ from math import sqrt
 from typing import Any
 
 from gemel import np
-from gemel.errors import DataFileError, ShapeError
+from gemel.errors import ArgumentError, DataFileError, ShapeError
 from gemel.image import augmenters as plain
 from gemel.image import pictures
 from gemel.image.iterators import ImageIter
@@ -180,7 +180,7 @@ def CreateMultiRandCropAugmenter(  # noqa: N802 -- MXNet's name
     listed = [each if isinstance(each, list) else [each] for each in settings]
     most = max(map(len, listed))
     if any(len(each) not in (1, most) for each in listed):
-        raise ValueError(
+        raise ArgumentError(
             "CreateMultiRandCropAugmenter: all lists must have the same number of values, or "
             f"one value; they have {[len(each) for each in listed]}"
         )

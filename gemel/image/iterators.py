@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 from os.path import splitext
 from pathlib import Path
 from typing import Any
 
 from gemel import ndarray as nd
 from gemel import np, recordio
-from gemel.errors import DataFileError, MissingFileError, ShapeError
+from gemel.arrays.archives import checked_path
+from gemel.errors import ArgumentError, DataFileError, MissingFileError, ShapeError
 from gemel.image.augmenters import CreateAugmenter
 from gemel.image.pictures import imdecode
 from gemel.io import Batches, DataBatch, DataDesc, NDArrayIter
+from gemel.ranges import counted
 from gemel.spec import is_several
 from gemel.tracing.manners import as_nd
 
@@ -20,9 +23,10 @@ class ImageIter(Batches):
     """Batches (N, C, H, W) of augmented pictures, grey if `data_shape` (C, H, W) has one channel.
 
     They come from a record file (`path_imgrec`, with the index `path_imgidx`), or from files below
-    `path_root` in a list: `path_imglist`, lines of number, labels and path, or `imglist`, rows of
-    labels and path. `aug_list` are augmenters, by default those of `CreateAugmenter(data_shape,
-    **settings)`. Part `part_index` of `num_parts` is used.
+    `path_root` in a list: `path_imglist`, a file of lines of number, labels and path, which may be
+    below `path_root` too, or `imglist`, rows of labels and path. `aug_list` are augmenters, by
+    default those of `CreateAugmenter(data_shape, **settings)`. Part `part_index` of `num_parts` is
+    used.
     """
 
     def __init__(
@@ -49,8 +53,9 @@ class ImageIter(Batches):
             raise ShapeError(
                 f"{type(self).__name__}: data_shape {data_shape} must be (3, H, W) or (1, H, W)"
             )
-        if not 0 <= part_index < num_parts:
-            raise ValueError(
+        counted(type(self).__name__, "num_parts", num_parts)
+        if counted(type(self).__name__, "part_index", part_index, 0) >= num_parts:
+            raise ArgumentError(
                 f"{type(self).__name__}: {part_index} is not below num_parts={num_parts}"
             )
         self.data_shape, self.label_width, self._dtype = tuple(data_shape), label_width, dtype
@@ -121,13 +126,16 @@ def _source(record: Any, index: Any, lines: Any, root: Any, rows: Any) -> Any:
     if record is not None:
         return _Records(record, index)
     if lines is None and rows is None:
-        raise ValueError("ImageIter: give path_imgrec, path_imglist or imglist")
+        raise ArgumentError("ImageIter: give path_imgrec, path_imglist or imglist")
     # This module is in a higher layer, and needed only here.
     from gemel.gluon.data.vision import ImageListDataset
 
     if rows is not None:  # labels may be a separate list
         rows = [[*(r[0] if isinstance(r[0], (list, tuple)) else r[:-1]), r[-1]] for r in rows]
-    return _Files(ImageListDataset(root or ".", lines if lines is not None else rows))
+    if lines is not None:
+        path = checked_path("ImageIter", "path_imglist", lines)
+        rows = os.path.abspath(path) if os.path.exists(path) else path
+    return _Files(ImageListDataset(root or ".", rows))
 
 
 class _Records:
