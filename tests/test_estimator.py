@@ -306,6 +306,11 @@ def test_bad_input() -> None:
         ("either epochs= or batches=", lambda: one.fit(examples())),
         ("only once", lambda: one.fit(iter(examples()), epochs=1)),
         ("no batches", lambda: one.fit([], epochs=1)),
+        ("the data is 5; give a DataLoader", lambda: one.fit(5, epochs=1)),
+        ("the data is 5; give a DataLoader", lambda: one.fit(examples(), 5, epochs=1)),
+        ("the data is None; give", lambda: one.evaluate(None)),
+        ("a batch is 1; it must be a list of inputs", lambda: one.fit([1, 2], epochs=1)),
+        ("a batch is .*; it must be a list of inp", lambda: one.evaluate([(np.ones((2, 4)),)])),
         ("must be 'epoch'", lambda: est.LoggingHandler("batch")),
         ("is not a metric", lambda: est.EarlyStoppingHandler("loss")),
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import functools
 import logging
+import reprlib
 import sys
 import warnings
 from types import ModuleType
@@ -48,7 +49,13 @@ class BatchProcessor:
     """Computes a batch; subclasses may override how."""
 
     def _get_data_and_label(self, batch: Any, ctx: list[Device], batch_axis: int = 0) -> Any:
-        """Each device's part of the inputs and of the labels."""
+        """Each device's part of the inputs and of the labels. Raises `EstimatorError` for what is
+        no batch."""
+        if not isinstance(batch, (list, tuple)) or len(batch) < 2:
+            raise EstimatorError(
+                f"Estimator: a batch is {reprlib.repr(batch)}; it must be a list of inputs and "
+                "labels, as from a DataLoader over ArrayDataset(inputs, labels)"
+            )
         return [split_and_load(part, ctx, batch_axis, even_split=False) for part in batch[:2]]
 
     def evaluate_batch(self, estimator: Estimator, val_batch: Any, batch_axis: int = 0) -> Any:
@@ -161,7 +168,9 @@ class Estimator:
                 counted("Estimator.fit", name, count)
         self.max_epoch, self.max_batch = epochs, batches
         usual = [StoppingHandler(), GradientUpdateHandler(), MetricHandler(self.train_metrics)]
+        self._check_again(train_data)
         if val_data is not None:
+            self._check_again(val_data)
             evaluate = functools.partial(self.evaluate, batch_axis=batch_axis)
             usual.append(ValidationHandler(val_data, evaluate))
         usual.append(LoggingHandler(metrics=self.train_metrics))
@@ -170,7 +179,6 @@ class Estimator:
         over = False
         while not over:
             handlers.tell("epoch_begin", self)
-            self._check_again(train_data)
             for batch in self.position.batches(train_data):
                 handlers.tell("batch_begin", self, batch=batch)
                 _, label, pred, loss = self.batch_processor.fit_batch(self, batch, batch_axis)
@@ -187,8 +195,8 @@ class Estimator:
         """Update `val_metrics` with `val_data`; nothing is trained."""
         usual = [MetricHandler(self.val_metrics), LoggingHandler(metrics=self.val_metrics)]
         handlers = _Handlers(event_handlers, usual)
-        handlers.tell("epoch_begin", self)
         self._check_again(val_data)
+        handlers.tell("epoch_begin", self)
         for batch in val_data:
             handlers.tell("batch_begin", self, batch=batch)
             _, label, pred, loss = self.batch_processor.evaluate_batch(self, batch, batch_axis)
@@ -196,6 +204,10 @@ class Estimator:
         handlers.tell("epoch_end", self)
 
     def _check_again(self, data: Any) -> None:
+        if not any(hasattr(data, method) for method in ("__iter__", "__getitem__")):
+            raise EstimatorError(
+                f"Estimator: the data is {data!r}; give a DataLoader or a list of batches"
+            )
         if hasattr(data, "__next__") and iter(data) is data:
             raise EstimatorError(
                 "Estimator: the data can be iterated over only once; give a DataLoader, a list, "
