@@ -206,6 +206,33 @@ def test_checkpoints(tmp_path: Path) -> None:
         run("again", 9, resume_from_checkpoint=True, batch_period=1)
 
 
+@pytest.mark.parametrize("by", ["epoch", "batch"])
+def test_checkpoints_interrupted_while_writing(
+    tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest complete one is resumed, whichever file was not written."""
+
+    def run(count: int) -> None:
+        periods: Any = {"epoch_period": None, "batch_period": None, f"{by}_period": 1}
+        handler = est.CheckpointHandler(tmp_path, "m", resume_from_checkpoint=True, **periods)
+        limit: Any = {"epochs" if by == "epoch" else "batches": count}
+        made().fit(examples(), event_handlers=[handler], **limit)
+
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    run(1)
+    complete = names(tmp_path)
+    for kind, method in (gluon.Trainer, "save_states"), (nn.HybridSequential, "save_parameters"):
+        with monkeypatch.context() as patch:
+            patch.setattr(kind, method, interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                run(3)
+    run(2)
+    assert len([each for each in names(tmp_path) if each.endswith(".params")]) == 2
+    assert set(complete) < set(names(tmp_path))
+
+
 def test_metrics_of_several_values(capsys: pytest.CaptureFixture[str]) -> None:
     """Composite ones, whose mean losses are of the losses, and scores of each class."""
     each = metric.F1(class_type="multiclass", average=None)

@@ -454,10 +454,12 @@ class CheckpointHandler(FlagsChecked, _Periodic):
             and not Path(f"{path}-symbol.json").exists()
         ):
             symbol_block().export_symbol(net, path)
-        net.save_parameters(f"{path}-{name}.params")
+        # The parameters last: a checkpoint is resumed only if it has them, so that one whose
+        # writing was interrupted does not hide the one before.
         estimator.trainer.save_states(f"{path}-{name}.states")
         if self.batch_period and estimator.trainer._updaters:
             estimator.position.add_to(f"{path}-{name}.states")
+        net.save_parameters(f"{path}-{name}.params")
         if self.verbose:
             estimator.logger.info("CheckpointHandler: saved %s-%s.params", path, name)
 
