@@ -54,6 +54,8 @@ class Monitor(FlagsChecked):
             raise ArgumentError(
                 f"Monitor: interval is {interval!r}; give a number of batches, at least 1"
             )
+        if not (stat_func is None or callable(stat_func)):
+            raise ArgumentError(f"Monitor: stat_func is {stat_func!r}; give a function of an array")
         self.interval = interval
         self.stat_func = size_of_elements if stat_func is None else stat_func
         try:

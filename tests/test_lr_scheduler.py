@@ -6,7 +6,7 @@ import numpy
 import pytest
 
 from gemel import autograd, cpu, gluon, lr_scheduler, np
-from gemel.errors import GemelError
+from gemel.errors import ArgumentError, GemelError
 from gemel.lr_scheduler import CosineScheduler, FactorScheduler, LRScheduler
 
 
@@ -91,6 +91,8 @@ def test_schedulers_of_users(scheduler):
         trainer.step(1)
         assert before - made.data().item() == pytest.approx(0.4 / step**0.5, rel=1e-5)
         assert trainer.learning_rate == pytest.approx(0.4 / step**0.5)
+    with pytest.raises(ArgumentError, match="an lr_scheduler sets the learning rate"):
+        trainer.set_learning_rate(0.1)
 
 
 @pytest.mark.parametrize(

@@ -154,6 +154,18 @@ def test_pcc_of_more_classes_than_before():
     assert made.get()[1] == value(metric.PCC(), *parts) == value(metric.PCC(), *parts[::-1])
 
 
+@pytest.mark.parametrize(
+    "name", ["acc", "ce", "f1", "mcc", "nll_loss", "pcc", "perplexity", "top_k_acc"]
+)
+def test_labels_in_a_column_are_labels(name):
+    settings = {"top_k": 2} if name == "top_k_acc" else {}
+    labels, scores = np.array([0, 1, 1, 0]), np.array([[0.8, 0.2], [0.3, 0.7], [0.6, 0.4], [1, 0]])
+    one, other = (metric.create(name, **settings) for _ in range(2))
+    one.update(labels, scores)
+    other.update(labels.reshape(4, 1), scores)
+    assert one.get() == other.get()
+
+
 @pytest.mark.parametrize("name", sorted(set(gluon.metric.base._BY_NAME) - {"composite"}))
 def test_a_batch_of_no_examples_changes_nothing(name):
     if "composite" in name or name == "largest":

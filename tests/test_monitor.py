@@ -139,6 +139,8 @@ def test_errors_of_statistics_end_the_batch() -> None:
 
 
 def test_refused() -> None:
+    with pytest.raises(ArgumentError, match="stat_func is 5; give a function"):
+        mx.mon.Monitor(1, stat_func=5)  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="interval is 0"):
         mx.mon.Monitor(0)
     for pattern in "(", 5:

@@ -122,9 +122,9 @@ class Optimizer(FlagsChecked):
         return float(self.lr)  # type: ignore[arg-type] # a number where there is no scheduler
 
     def set_learning_rate(self, lr: float) -> None:
-        """Change the learning rate. Raises `ValueError` if there is a scheduler."""
+        """Change the learning rate. Raises `ArgumentError` if there is a scheduler."""
         if self.lr_scheduler is not None:
-            raise ValueError(
+            raise ArgumentError(
                 "set_learning_rate: an lr_scheduler sets the learning rate; change the "
                 "scheduler instead"
             )

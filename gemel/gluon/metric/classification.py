@@ -318,8 +318,9 @@ class PCC(EvalMetric):
             pred = pred.astype("int64")
             classes = 1 + max(0, int(np.maximum(pred.max(), label.max())))
         sound = _in_range("PCC", label, classes) * _in_range("PCC", pred, classes)
+        pred, label = pred.ravel(), label.ravel()
         check_label_shapes(label, pred, shape=True)
-        kinds = [npx.one_hot(a.ravel(), classes, dtype="float64") for a in (pred, label)]
+        kinds = [npx.one_hot(a, classes, dtype="float64") for a in (pred, label)]
         return np.matmul(kinds[0].T, kinds[1]) * sound, 1
 
     def _add(self, total: Any, count: Any) -> None:
