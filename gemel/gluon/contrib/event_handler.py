@@ -361,7 +361,8 @@ class EarlyStoppingHandler(TrainBegin, EpochEnd, TrainEnd):
 
 
 class CheckpointHandler(FlagsChecked, _Periodic):
-    """Writes ``PREFIX-epochEbatchB.params`` and ``.states`` into a folder, the newest few.
+    """Writes ``PREFIX-epochEbatchB.params`` and ``.states`` into a folder, and keeps the newest
+    `max_checkpoints` of them, also those from before it was resumed.
 
     A compiled network's ``PREFIX-symbol.json`` is written once; `SymbolBlock.imports` reads it with
     any of the ``.params``. `save_best` writes ``PREFIX-best...`` when the metric `monitor`
@@ -408,7 +409,8 @@ class CheckpointHandler(FlagsChecked, _Periodic):
         found = [(int(name[1]), int(name[2])) for name in names if name]
         if not found:
             return
-        epoch, batch = max(found)
+        newest = sorted(found)[-self.max_checkpoints :]
+        epoch, batch = newest[-1]
         path = self.model_dir / f"{self.model_prefix}-epoch{epoch}batch{batch}"
         by_epochs = estimator.max_epoch is not None
         limit, done = ("max_epoch", epoch + 1) if by_epochs else ("max_batch", batch + 1)
@@ -424,6 +426,7 @@ class CheckpointHandler(FlagsChecked, _Periodic):
                 f"{limit}={getattr(estimator, limit)}; use resume_from_checkpoint=False to start "
                 "again"
             )
+        self.saved_checkpoints = [f"epoch{each}batch{last}" for each, last in newest]
         setattr(estimator, limit, getattr(estimator, limit) - done)
         estimator.net.load_parameters(f"{path}.params", ctx=estimator.context)
         estimator.trainer.load_states(f"{path}.states")
