@@ -192,12 +192,13 @@ def _selected(shape: tuple[int, ...], items: Sequence[Any]) -> tuple[int, ...]:
     """
     items = list(items) if any(item is Ellipsis for item in items) else [*items, Ellipsis]
     basic = tuple(slice(None) if is_array(item) else item for item in items)
-    kept, axes = key_shape(canonical(shape, basic)), array_axes(items, len(shape))
     given = [Spec(item.shape, item.dtype) for item in items if is_array(item)]
     try:
-        common = broadcast("assign", *given)
-    except ShapeError as error:
-        raise ArrayIndexError(str(error)) from None
+        kept = key_shape(canonical(shape, basic))
+        common = broadcast("positions", *given)
+    except (ArrayIndexError, ShapeError) as error:
+        raise ArrayIndexError(f"assign: {error}") from None
+    axes = array_axes(items, len(shape))
     others = [n for axis, n in enumerate(kept) if axis not in axes]
     lead = axes[0] if adjacent(items) else 0
     return (*others[:lead], *common, *others[lead:])
