@@ -113,7 +113,7 @@ class ElementwiseLaunch final : public Launch {
       for (int d = 0; d < loop.rank; ++d) *next++ = loop.strides[i][d];
     }
     for (int i = 0; i < contiguous_results; ++i) {
-      contiguous_strides(loop.extents, loop.rank, next);
+      result_strides(loop, next);
       next += loop.rank;
     }
     for (int i = 0; i < call_.operands->count; ++i) {
@@ -171,6 +171,7 @@ bool ElementwiseCall::prepare() {
     ndim = operands->first->ndim;
     std::copy_n(operands->first->extents(), ndim, shape);
     loop.rank = 1;
+    loop.moved = -1;
     loop.operands = operands->array_count + (target != nullptr);
     loop.size = loop.extents[0] = operands->first->size;
     for (int i = 0; i < loop.operands; ++i) loop.strides[i][0] = 1;
@@ -195,6 +196,7 @@ bool ElementwiseCall::prepare() {
     std::memcpy(shape, joint, sizeof(int64_t) * ndim);
   }
   build_loop(layouts, count, shape, ndim, &loop);
+  lines_last(&loop, operands->array_count);
   return true;
 }
 
@@ -204,11 +206,9 @@ int ElementwiseCall::inner_class(int array) const {
   // An operand with stride 1 along the loop above is transposed in panels, if that pays.
   const bool across = found == kStrided && array < operands->array_count && loop.rank > 1 &&
                       strides[loop.rank - 2] == 1;
-  constexpr int64_t kFew = 8;
-  if (!across || std::min(loop.extents[loop.rank - 2], loop.extents[loop.rank - 1]) < kFew) {
-    return found;
-  }
-  return kAcross;
+  const bool many =
+      across && std::min(loop.extents[loop.rank - 2], loop.extents[loop.rank - 1]) >= kFewLines;
+  return many ? kAcross : found;
 }
 
 // The machine code, the operation and its parameters, then one byte for each operand, then two bits

@@ -1,5 +1,7 @@
 #include "program/layout.h"
 
+#include <algorithm>
+
 namespace gemel {
 namespace {
 
@@ -8,6 +10,17 @@ int64_t stride_along(const OperandLayout& operand, int axis, int ndim) {
   int own = axis - (ndim - operand.ndim);
   if (own < 0 || operand.shape[own] == 1) return 0;
   return operand.strides[own];
+}
+
+// How many of the first `inputs` operands have stride 1 along `axis`, but are strided along the
+// last dimension.
+int lines_along(const Loop& loop, int axis, int inputs) {
+  int lines = 0;
+  for (int i = 0; i < inputs; ++i) {
+    const int64_t* strides = loop.strides[i];
+    lines += strides[axis] == 1 && stride_class(strides[loop.rank - 1]) == kStrided;
+  }
+  return lines;
 }
 
 }  // namespace
@@ -37,6 +50,7 @@ void build_loop(const OperandLayout* operands, int count, const int64_t* shape, 
   int rank = 0;
   int64_t current[kMaxOperands];
   loop->operands = count;
+  loop->moved = -1;
   loop->size = element_count(shape, ndim);
   for (int axis = 0; axis < ndim; ++axis) {
     int64_t extent = shape[axis];
@@ -58,6 +72,37 @@ void build_loop(const OperandLayout* operands, int count, const int64_t* shape, 
     for (int i = 0; i < count; ++i) loop->strides[i][0] = 1;
   }
   loop->rank = rank;
+}
+
+void lines_last(Loop* loop, int inputs) {
+  const int last = loop->rank - 1;
+  int chosen = last - 1;
+  if (last < 2 || loop->extents[last] < kFewLines) return;
+  int most = lines_along(*loop, chosen, inputs);
+  for (int axis = last - 2; axis >= 0; --axis) {
+    const int lines = loop->extents[axis] < kFewLines ? 0 : lines_along(*loop, axis, inputs);
+    if (lines > most) {
+      chosen = axis;
+      most = lines;
+    }
+  }
+  if (chosen == last - 1) return;
+  loop->moved = chosen;
+  std::rotate(loop->extents + chosen, loop->extents + chosen + 1, loop->extents + last);
+  for (int i = 0; i < loop->operands; ++i) {
+    int64_t* strides = loop->strides[i];
+    std::rotate(strides + chosen, strides + chosen + 1, strides + last);
+  }
+}
+
+void result_strides(const Loop& loop, int64_t* strides) {
+  const int last = loop.rank - 1;
+  if (loop.moved < 0) return contiguous_strides(loop.extents, loop.rank, strides);
+  int64_t extents[kMaxRank];
+  std::copy_n(loop.extents, loop.rank, extents);
+  std::rotate(extents + loop.moved, extents + last - 1, extents + last);
+  contiguous_strides(extents, loop.rank, strides);
+  std::rotate(strides + loop.moved, strides + loop.moved + 1, strides + last);
 }
 
 int64_t element_count(const int64_t* shape, int ndim) {

@@ -20,11 +20,15 @@ struct OperandLayout {
 // stack of the fastest path.
 struct Loop {
   int rank;
+  int moved;  // the dimension that `lines_last` has moved, or -1
   int operands;
   int64_t size;
   int64_t extents[kMaxRank];
   int64_t strides[kMaxOperands][kMaxRank];
 };
+
+// Transposing operands pays from this extent of the last two dimensions on.
+constexpr int64_t kFewLines = 8;
 
 // The stride classes along the last dimension for which kernels are specialised. kAcross: the
 // operand has stride 1 along the dimension before the last.
@@ -41,6 +45,13 @@ bool broadcast_shapes(const OperandLayout* operands, int count, int64_t* shape, 
 // dimensions.
 void build_loop(const OperandLayout* operands, int count, const int64_t* shape, int ndim,
                 Loop* loop);
+
+// Moves the dimension along which most of the first `inputs` operands are contiguous that are not
+// along the last one, right before the last: kernels transpose such operands there (kAcross).
+void lines_last(Loop* loop, int inputs);
+
+// The strides along the loop of a result that is contiguous over the shape.
+void result_strides(const Loop& loop, int64_t* strides);
 
 int64_t element_count(const int64_t* shape, int ndim);
 void contiguous_strides(const int64_t* shape, int ndim, int64_t* strides);

@@ -338,6 +338,8 @@ class Nest:
             if channels is not None:
                 return channels.finish()
         columns = self.merged(inner)
+        if not columns:
+            rows = self.lines_last(rows)
         if not columns and self.has("reduce", "scan"):
             columns = once
         along_inner = (
@@ -421,6 +423,24 @@ class Nest:
     def has(self, *names: str) -> bool:
         """Whether any instruction has one of these names."""
         return any(step.name in names for step in self.recorder.code)
+
+    def lines_last(self, rows: list[Loop]) -> list[Loop]:
+        """The same loops, with one right before the last along which most of the inputs are
+        contiguous that are not along the last, so that these can be read in squares (ACROSS)."""
+        *others, last = rows
+        inputs = [
+            i
+            for i, (_, role, _, _) in enumerate(self.operands)
+            if role == INPUT and stride_class(last[1][i]) is STRIDED
+        ]
+        if len(others) < 2 or not inputs:
+            return rows
+        lines = [
+            sum(type(n) is int and n == 1 for n in map(strides.__getitem__, inputs))
+            for _, strides in others
+        ]
+        best = max(range(len(others)), key=lambda d: (lines[d], d))
+        return [*others[:best], *others[best + 1 :], others[best], last]
 
     def merged(self, dimensions: list[int]) -> list[Loop]:
         """The loops along some dimensions."""
