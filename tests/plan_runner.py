@@ -15,7 +15,7 @@ import numpy
 from random_kernels import Kernel
 
 import gemel
-from gemel.codegen.language.nest import Number, Place
+from gemel.codegen.language.launch import Number, Place
 from gemel.codegen.target import Target, generic
 from gemel.extent import seen
 from gemel.ir.trace import Trace

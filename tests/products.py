@@ -13,7 +13,7 @@ import numpy
 from gemel.codegen.contract import planner
 from gemel.codegen.contract.planner import ProductStep
 from gemel.codegen.contract.task import WindowAxes
-from gemel.codegen.language.nest import stride_class
+from gemel.codegen.language.order import stride_class
 from gemel.codegen.language.program import INPUT, OUTER, Instruction, Operand, Program
 from gemel.codegen.target import Target
 from gemel.dtype import DType, bfloat16

@@ -23,7 +23,7 @@ from gemel.codegen.contract.planner import WindowAxes, steps
 from gemel.codegen.contract.tilings import SCRATCH
 from gemel.codegen.language import meaning
 from gemel.codegen.language.lane import Lane, Recorder
-from gemel.codegen.language.nest import stride_class
+from gemel.codegen.language.order import stride_class
 from gemel.codegen.language.program import (
     ACROSS,
     BROADCAST,

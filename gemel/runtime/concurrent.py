@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any
 
-from gemel.codegen.language.nest import Place
+from gemel.codegen.language.launch import Place
 from gemel.ir.graph import Node
 from gemel.runtime.image import OUTPUT
 

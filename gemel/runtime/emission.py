@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gemel.codegen.language.nest import Launch
+from gemel.codegen.language.launch import Launch
 from gemel.extent import maximum, same_for_all
 from gemel.ir.graph import Node
 from gemel.runtime.cache import Compilation

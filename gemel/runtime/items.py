@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-from gemel.codegen.language.nest import Launch, Place
+from gemel.codegen.language.launch import Launch, Place
 from gemel.codegen.language.program import Program
 from gemel.dtype import float64
 from gemel.runtime.backend import Backend

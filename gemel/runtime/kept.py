@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 from gemel import config
-from gemel.codegen.language.nest import Launch, Place
+from gemel.codegen.language.launch import Launch, Place
 from gemel.extent import Dim
 from gemel.ir.graph import Entry, Graph
 from gemel.runtime.image import CAPTURED, INPUT, KEPT, TEMPORARY, Buffer

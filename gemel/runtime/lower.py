@@ -15,7 +15,8 @@ from typing import Any
 
 from gemel.codegen.contract.product import OFTEN, Workspace, factor, is_only_factor, write_product
 from gemel.codegen.language.lane import naming
-from gemel.codegen.language.nest import Nest, Number, Place
+from gemel.codegen.language.launch import Number, Place
+from gemel.codegen.language.nest import Nest
 from gemel.dtype import DType, float64
 from gemel.errors import FormulaError, NoKernelError
 from gemel.extent import Guard, same_for_all

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from gemel.codegen.c.kernels import source
-from gemel.codegen.language.nest import Launch
+from gemel.codegen.language.launch import Launch
 from gemel.extent import seen
 from gemel.ir.graph import Node
 from gemel.runtime.concurrent import Branch, Concurrent

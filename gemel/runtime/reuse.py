@@ -12,7 +12,7 @@ from copy import copy
 from typing import Any
 
 from gemel.codegen.language.body import write_loops
-from gemel.codegen.language.nest import Launch, Place
+from gemel.codegen.language.launch import Launch, Place
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.passes import optimize
 from gemel.passes.simplify import frozen

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from gemel.codegen.language.nest import Launch, Place
+from gemel.codegen.language.launch import Launch, Place
 from gemel.extent import same_for_all, seen
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, dense

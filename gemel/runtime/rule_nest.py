@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel.codegen.language.nest import Launch, Nest
+from gemel.codegen.language.launch import Launch
+from gemel.codegen.language.nest import Nest
 
 if TYPE_CHECKING:
     from gemel.runtime.emission import Emission

@@ -10,7 +10,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from gemel.codegen.contract.task import WindowAxes
-from gemel.codegen.language.nest import Launch, Nest, Number, Place
+from gemel.codegen.language.launch import Launch, Number, Place
+from gemel.codegen.language.nest import Nest
 from gemel.dtype import float64
 from gemel.extent import same_for_all
 from gemel.ir.layout import Layout, MixedStride, dense_strides

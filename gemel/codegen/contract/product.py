@@ -12,7 +12,9 @@ from gemel.codegen.contract.task import PAIRS, Task, WindowAxes, windows_pay_in_
 from gemel.codegen.contract.tilings import SCRATCH
 from gemel.codegen.language.body import aligned
 from gemel.codegen.language.elements import ElementWriter
-from gemel.codegen.language.nest import Launch, Nest, Place, merged, stride_class
+from gemel.codegen.language.launch import Launch, Place
+from gemel.codegen.language.nest import Nest
+from gemel.codegen.language.order import merged, stride_class
 from gemel.codegen.language.program import (
     CONTIGUOUS,
     INDEX,

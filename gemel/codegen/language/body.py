@@ -12,7 +12,8 @@ from typing import Any
 
 from gemel.codegen.language.elements import ElementWriter
 from gemel.codegen.language.lane import Lane, Recorder, recorded
-from gemel.codegen.language.nest import Launch, Nest, Number, Place
+from gemel.codegen.language.launch import Launch, Number, Place
+from gemel.codegen.language.nest import Nest
 from gemel.codegen.language.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Operand, Program
 from gemel.dtype import DTYPES, DType, float64, int64
 from gemel.errors import CompileError

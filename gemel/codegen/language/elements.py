@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.codegen.language.lane import Lane, naming, recorded
-from gemel.codegen.language.nest import Number, Place
+from gemel.codegen.language.launch import Number, Place
 from gemel.dtype import DType, as_number, check_held, int64
 from gemel.errors import AxisError, CompileError, FormulaError
 from gemel.ir.graph import Entry, Node

@@ -1,21 +1,28 @@
 """Nests: loops over places in memory, recorded step by step and turned into a `Program`.
 
-A `Place` says where a value lies. A `Nest` collects what one kernel loads, computes and stores,
-then drops and merges loops until only few are left.
+A `Nest` collects what one kernel loads, computes and stores, then drops and merges loops until only
+few are left.
 """
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 from gemel.codegen.language.channels import by_channel, interleaved_along
 from gemel.codegen.language.lane import Lane, Recorded, Recorder
+from gemel.codegen.language.launch import Launch, Number, Place
+from gemel.codegen.language.order import (
+    Loop,
+    Strides,
+    merged,
+    ordered,
+    place_class,
+    stride_class,
+    suits_inner,
+)
 from gemel.codegen.language.program import (
     ACROSS,
     BROADCAST,
-    CONTIGUOUS,
     FUNCTIONS,
     INDEX,
     INNER,
@@ -23,17 +30,13 @@ from gemel.codegen.language.program import (
     INTERLEAVED,
     OUTER,
     OUTPUT,
-    PAIRED,
-    REVERSED,
     STRIDED,
     Operand,
     Program,
 )
-from gemel.dtype import DType, bool_, float64, int64, uint64
-from gemel.extent import Dim, maximum, minimum, same_for_all, seen
-from gemel.ir.layout import Layout
+from gemel.dtype import DType, bool_, int64, uint64
+from gemel.extent import Dim, maximum, minimum, same_for_all
 from gemel.ir.position import At
-from gemel.ops.shape import reshaped_strides
 from gemel.spec import product
 
 #: The most elements of work in one tile: some tens of microseconds of simple arithmetic.
@@ -49,132 +52,6 @@ TILE_MULTIPLE = 64
 STRIP_MULTIPLE, FAR = 512, 1 << 22
 #: Operands of the class ACROSS are transposed this many rows at a time.
 SQUARE_ROWS = 16
-
-
-#: Strides along the dimensions of some loops, in elements.
-Strides = tuple[int, ...]
-#: The extent of a loop, and the stride of each operand along it.
-Loop = tuple[int, list[Any]]
-
-
-class Place(NamedTuple):
-    """Where a value lies: a buffer (any object), the dtype, and the layout within the buffer."""
-
-    buffer: Any
-    dtype: DType
-    layout: Layout
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.layout.shape
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        return self.layout.strides
-
-    def at(self, layout: Layout) -> Place:
-        """The same buffer with another layout."""
-        return Place(self.buffer, self.dtype, layout)
-
-    def narrow(self, axis: int, start: int, length: int) -> Place:
-        """The elements start to start + length along an axis."""
-        shape = (*self.shape[:axis], length, *self.shape[axis + 1 :])
-        offset = self.layout.offset + start * self.strides[axis]
-        return self.at(Layout(shape, self.strides, offset))
-
-    def reshaped(self, shape: tuple[int, ...]) -> Place:
-        """The same elements in another shape; that must be possible without a copy."""
-        strides = reshaped_strides(self.layout, shape)
-        assert strides is not None
-        return self.at(Layout(shape, strides, self.layout.offset))
-
-
-class Number(NamedTuple):
-    """A value that is known as a number when the plan starts: its source and its dtype.
-
-    `source` is ("constant", value), ("argument", position), ("seed",) or ("call", number).
-    """
-
-    source: tuple[Any, ...]
-    dtype: DType
-
-    def stands_for(self, other: Number) -> bool:
-        """Whether the other number always equals this one; constants may be equal by chance."""
-        return self.source[0] != "constant" and self == other
-
-    @property
-    def passed(self) -> DType:
-        """The dtype in which a kernel gets it: float64 or int64."""
-        return float64 if self.dtype.is_floating else int64
-
-    @property
-    def bits(self) -> int:
-        """A constant as the 8 bytes that a kernel takes, read as an int64."""
-        value = self.source[1]
-        if self.passed is not float64:
-            return value if isinstance(value, Dim) else int(value)
-        bits: int = struct.unpack("<q", struct.pack("<d", float(value)))[0]
-        return bits
-
-    @property
-    def run_time_source(self) -> int:
-        """The source as the core encodes it: arguments from 0 up, -1 the seed, calls from -2
-        down."""
-        kind = self.source[0]
-        if kind == "argument":
-            return int(self.source[1])
-        return -1 if kind == "seed" else -2 - int(self.source[1])
-
-
-class Launch:
-    """A step of a plan: a program, and everything that its kernel is given in this step.
-
-    `places` has a Place or a whole block of memory for each buffer of the kernel; `written` says
-    which of these it writes. `scalars` are pairs (position among the integers, number).
-    `nanoseconds` is the time on one core. `failure` is what a failing check raises. `packs`: the
-    step does nothing but copy its first place into panels. Whoever adds the launch to a plan sets
-    `node`, the node of the graph that it is a step of, and `time`, its place in the plan's order.
-    """
-
-    node: Any = None
-    time = -1
-    failure: tuple[str, str] | None = None
-
-    def __init__(
-        self,
-        program: Program,
-        places: list[Any],
-        written: list[bool],
-        integers: list[int],
-        tiles: tuple[int, int],
-        numbers: Sequence[Number],
-        nanoseconds: int,
-        packs: bool = False,
-    ) -> None:
-        self.program = program
-        self.places, self.written = places, written
-        self.integers = integers
-        self.extent, self.chunk = tiles
-        self.scalars = [
-            (program.first_scalar + i, number)
-            for i, number in enumerate(numbers[: len(program.scalars)])
-        ]
-        self.nanoseconds, self.packs = nanoseconds, packs
-
-    @property
-    def fails(self) -> bool:
-        """Whether it may find values that it cannot process."""
-        return self.failure is not None
-
-    @property
-    def cost(self) -> int:
-        """The time on one core in nanoseconds, for the sizes seen."""
-        return seen(self.nanoseconds)
-
-    def touches(self) -> Iterator[tuple[Any, bool]]:
-        """The blocks of memory it uses, and whether it writes them."""
-        for place, written in zip(self.places, self.written, strict=True):
-            yield (place.buffer if isinstance(place, Place) else place).root, written
 
 
 class Nest:
@@ -338,14 +215,16 @@ class Nest:
             if channels is not None:
                 return channels.finish()
         columns = self.merged(inner)
-        if not columns:
-            rows = self.lines_last(rows)
         if not columns and self.has("reduce", "scan"):
             columns = once
+        roles = [role for _, role, _, _ in self.operands]
+        rows, columns = ordered(rows, columns, roles, fixed=self.counts_positions)
+        last = bool(inner) and max(self.reduced) == max([*outer, *inner])
+        alone = product(row[0] for row in rows) == 1
         along_inner = (
-            not self.has("scan")
-            and bool(inner)
-            and (product(row[0] for row in rows) == 1 or max(self.reduced) == max([*outer, *inner]))
+            bool(inner)
+            and not self.has("scan")
+            and (alone or suits_inner(rows, columns, roles, last))
         )
         loops = rows + columns
         vector = len(loops) - 1 if along_inner else len(rows) - 1
@@ -424,23 +303,11 @@ class Nest:
         """Whether any instruction has one of these names."""
         return any(step.name in names for step in self.recorder.code)
 
-    def lines_last(self, rows: list[Loop]) -> list[Loop]:
-        """The same loops, with one right before the last along which most of the inputs are
-        contiguous that are not along the last, so that these can be read in squares (ACROSS)."""
-        *others, last = rows
-        inputs = [
-            i
-            for i, (_, role, _, _) in enumerate(self.operands)
-            if role == INPUT and stride_class(last[1][i]) is STRIDED
-        ]
-        if len(others) < 2 or not inputs:
-            return rows
-        lines = [
-            sum(type(n) is int and n == 1 for n in map(strides.__getitem__, inputs))
-            for _, strides in others
-        ]
-        best = max(range(len(others)), key=lambda d: (lines[d], d))
-        return [*others[:best], *others[best + 1 :], others[best], last]
+    @property
+    def counts_positions(self) -> bool:
+        """Whether the order of the reduced loops matters: for a scan, and for argmax."""
+        kinds = (str(step.attribute) for step in self.recorder.code if step.name == "reduce")
+        return self.has("scan") or any(kind.startswith("arg") for kind in kinds)
 
     def merged(self, dimensions: list[int]) -> list[Loop]:
         """The loops along some dimensions."""
@@ -453,38 +320,6 @@ def _size(size: int, known: list[Any]) -> str:
     if not isinstance(size, Dim):
         return str(size)
     return f"{{{next(i for i, n in enumerate(known) if same_for_all(n, size))}}}"
-
-
-def merged(loops: Iterable[Loop]) -> list[Loop]:
-    """The same loops; adjacent loops without a gap between them become one."""
-    found: list[Loop] = []
-    for extent, strides in loops:
-        if found and all(s == t * extent for s, t in zip(found[-1][1], strides, strict=True)):
-            extent *= found.pop()[0]
-        found.append((extent, strides))
-    return found
-
-
-def place_class(place: Any, role: str, number: int, along: Any, above: Any) -> int:
-    """The class of an operand along the vector's loop; `above` is the loop around that.
-
-    It depends neither on extents nor on strides that an array happens to have at run time, so one
-    kernel serves all such arrays.
-    """
-    stride = along[1][number]
-    found = stride_class(stride)
-    if found is not STRIDED or role == INDEX:
-        return found
-    if role == INPUT and above is not None and above[1][number] == 1:
-        return ACROSS
-    if type(stride) is not int or getattr(place.buffer, "strided", False):
-        return STRIDED
-    return REVERSED if stride == -1 else PAIRED if stride == 2 and role == INPUT else STRIDED
-
-
-def stride_class(stride: int) -> int:
-    """The class of a stride along the vector."""
-    return BROADCAST if stride == 0 else CONTIGUOUS if stride == 1 else STRIDED
 
 
 #: Instructions that take many machine instructions.
