@@ -22,16 +22,16 @@ from gemel.ops.volumes import are_planes, of_planes, weights_of_planes
 from gemel.ops.windows import Moves, added, bordered, windows, within
 from gemel.ops.winograd import (
     ALWAYS,
-    KERNEL,
     NEVER,
-    Sizes,
     by_tiles,
     exchanged,
     in_rounds,
     possible,
+    sizes_of,
     sizes_of_weights,
     weights_by_tiles,
 )
+from gemel.ops.winograd_costs import KERNEL
 from gemel.spec import Spec, extents, product, promote_specs
 
 #: A whole axis, and from its end to its start.
@@ -81,12 +81,12 @@ class Movement(NamedTuple):
 
     def times(self, weight: Any, x: Any, turned: bool = False) -> Any:
         """Weights times the windows of x; if `turned`, as in the transpose of a convolution."""
+        if self.in_tiles(weight, x, turned):
+            return winograd(x, weight, pad=self.pad, scheme=self.scheme, turned=turned)
         if are_planes(self):
             return of_planes(self, weight, x, turned)
         if self.alone(weight.shape, x.dtype):
             return channels_alone(self, weight, x, turned)
-        if self.in_tiles(weight, x, turned):
-            return winograd(x, weight, pad=self.pad, scheme=self.scheme, turned=turned)
         if not turned and are_few_places(self, weight, x):
             return of_few_places(self, weight, x)
         matrix = self.turned(weight) if turned else self.matrix(weight)
@@ -145,16 +145,13 @@ class Movement(NamedTuple):
         """Whether `times` uses Winograd's scheme. Only sizes and dtypes decide."""
         if self.scheme == NEVER or not possible(self.moves, self.groups, x, weight):
             return False
-        given = weight.shape[1 if turned else 0]
-        rows, columns = self.counts(x.shape[2:])
-        sizes = Sizes(x.shape[0], x.shape[1], given, rows, columns)
-        return self.scheme == ALWAYS or sizes.pays
+        return self.scheme == ALWAYS or sizes_of(x, weight, self.pad, turned).pays
 
     def has_weights_in_tiles(self, x: Any, y: Any) -> bool:
         """Whether `weights` uses Winograd's scheme. Only sizes and dtypes decide."""
         if self.scheme == NEVER or not possible(self.moves, self.groups, x, y):
             return False
-        return self.scheme == ALWAYS or sizes_of_weights(x, y).weights_pay
+        return self.scheme == ALWAYS or sizes_of_weights(x, y, self.pad).weights_pay
 
     def each(self, x: Any, turned: bool = False) -> Iterator[Any]:
         """The elements under each element of the kernel in turn: (N, C, *places)."""
@@ -244,10 +241,10 @@ class Movement(NamedTuple):
         One product for each image, added up. But if the results would be larger than the columns,
         one product covers all images side by side.
         """
-        if are_planes(self):
-            return weights_of_planes(self, x, y, shape)
         if self.has_weights_in_tiles(x, y):
             return winograd_weights(x, y, pad=self.pad, scheme=self.scheme)
+        if are_planes(self):
+            return weights_of_planes(self, x, y, shape)
         if self.alone(shape, x.dtype) and product(self.moves.kernel) <= PLACES:
             axes = (0, *range(2, 2 + len(self.pad)))
             found = [sum(part * y, axis=axes) for part in self.each(x)]
@@ -304,13 +301,14 @@ class Movement(NamedTuple):
 
 @composite(contracts=True, precision="wide")  # two-byte dtypes have too few digits for it
 def winograd(x: Any, weight: Any, *, pad: Any, scheme: str, turned: bool = False) -> Any:
-    """Convolution of images (N, C, H, W) with weights (K, C, 3, 3), by Winograd's scheme; if
-    `turned`, with weights (C, K, 3, 3) as in the transpose of a convolution.
+    """Convolution of images (N, C, H, W) with weights (K, C, 3, 3), or of volumes (N, C, D, H, W)
+    with weights (K, C, places, 3, 3), by Winograd's scheme in each plane; if `turned`, with weights
+    (C, K, 3, 3) as in the transpose of a convolution.
 
     A pass for a device on which that never pays (`passes.direct`) sets the scheme to `NEVER`.
     """
     if scheme == NEVER:
-        return square(pad, scheme).times(weight, x, turned)
+        return tiled(pad, scheme, weight.shape).times(weight, x, turned)
     return by_tiles(x, weight, pad, turned)
 
 
@@ -318,13 +316,13 @@ def winograd(x: Any, weight: Any, *, pad: Any, scheme: str, turned: bool = False
 def _(x: Spec, weight: Spec, *, pad: Any, scheme: str, turned: bool = False) -> Spec:
     if x.dtype is not weight.dtype or not x.dtype.is_floating:
         raise DTypeError(f"winograd: {x} and weight {weight} must have the same floating dtype")
-    counts = square(pad, scheme).counts(x.shape[2:])
+    counts = tiled(pad, scheme, weight.shape).counts(x.shape[2:])
     return Spec((x.shape[0], weight.shape[1 if turned else 0], *counts), x.dtype)
 
 
 @winograd.gradient
 def _(g: Any, y: Any, x: Any, weight: Any, *, pad: Any, scheme: str, turned: bool) -> Any:
-    how = square(pad, scheme)
+    how = tiled(pad, scheme, weight.shape)
     if not turned:
         return how.grown(g, weight, tuple(x.shape[2:])), how.weights(x, g, weight.shape)
     back = how.backwards
@@ -333,10 +331,10 @@ def _(g: Any, y: Any, x: Any, weight: Any, *, pad: Any, scheme: str, turned: boo
 
 @composite(contracts=True, precision="wide")
 def winograd_weights(x: Any, y: Any, *, pad: Any, scheme: str) -> Any:
-    """The gradient of `winograd`'s weights (K, C, 3, 3), from images and the result's gradient."""
+    """The gradient of `winograd`'s weights, from images and the result's gradient."""
     if scheme == NEVER:
-        shape = (y.shape[1], x.shape[1], KERNEL, KERNEL)
-        return square(pad, scheme).weights(x, y, shape)
+        shape = shape_of_weights(x, y, pad)
+        return tiled(pad, scheme, shape).weights(x, y, shape)
     return weights_by_tiles(x, y, pad)
 
 
@@ -344,19 +342,27 @@ def winograd_weights(x: Any, y: Any, *, pad: Any, scheme: str) -> Any:
 def _(x: Spec, y: Spec, *, pad: Any, scheme: str) -> Spec:
     if x.dtype is not y.dtype or not x.dtype.is_floating:
         raise DTypeError(f"winograd_weights: {x} and {y} must have the same floating dtype")
-    return Spec((y.shape[1], x.shape[1], KERNEL, KERNEL), x.dtype)
+    return Spec(shape_of_weights(x, y, pad), x.dtype)
 
 
 @winograd_weights.gradient
 def _(g: Any, w: Any, x: Any, y: Any, *, pad: Any, scheme: str) -> Any:
-    how = square(pad, scheme)
+    how = tiled(pad, scheme, w.shape)
     return how.grown(y, g, tuple(x.shape[2:])), how.times(g, x)
 
 
-def square(pad: tuple[int, ...], scheme: str) -> Movement:
-    """A kernel of 3 x 3 with strides of one."""
-    ones = (1, 1)
-    return Movement(Moves((KERNEL, KERNEL), ones, ones), tuple(pad), 1, scheme)
+def tiled(pad: tuple[int, ...], scheme: str, shape: tuple[int, ...]) -> Movement:
+    """How the kernel of weights of this shape moves, with strides of one."""
+    ones = (1,) * len(pad)
+    return Movement(Moves(tuple(shape[2:]), ones, ones), tuple(pad), 1, scheme)
+
+
+def shape_of_weights(x: Any, y: Any, pad: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the weights that make a result like y of images like x."""
+    spans = zip(x.shape[2:], pad, y.shape[2:], strict=True)
+    places = [KERNEL] * len(pad)
+    places[:-2] = [n + 2 * p - count + 1 for n, p, count in spans][:-2]
+    return (y.shape[1], x.shape[1], *places)
 
 
 # --- sums of windows ------------------------------------------------------------------------

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.ops.winograd import PLANES
+from gemel.ops.winograd_costs import PLANES
 from gemel.spec import product
 
 #: Positions of one image that suffice for a product of its own.

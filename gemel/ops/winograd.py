@@ -13,6 +13,10 @@ The gradient of the weights is the transpose of all this in g: G' ((B' d B) (A r
 gradient r of a tile, summed over the tiles of all images. The sums are again 16 products, of
 (filters, tiles) with (tiles, channels).
 
+A volume is an image whose elements are the channels of all its planes, those of a plane side by
+side. The transforms are those of images. As many planes as the kernel sees at a time lie side by
+side, too: in the products, they are channels (`multiplied`).
+
 The transpose of such a convolution is one with the channels exchanged and the kernels reversed. As
 the transform G treats both ends of a kernel alike, reversing only exchanges planes (`REVERSED`). So
 the planes of the weights serve both directions.
@@ -22,7 +26,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple
+from typing import Any
 
 from gemel.dtype import float32
 from gemel.errors import ShapeError
@@ -35,142 +39,68 @@ from gemel.ops.linalg import matmul
 from gemel.ops.rounds import repeated
 from gemel.ops.shape import reshape, swapaxes, transpose
 from gemel.ops.windows import Moves, bordered_last, taking_turns, windows, within
+from gemel.ops.winograd_costs import KERNEL, MOST_PLACES, SEEN, TILE, Sizes
 from gemel.spec import Spec, product, promote_specs, same_shape
 
-#: Elements of a kernel, elements of a tile, and elements that a tile sees, along an axis.
-KERNEL, TILE, SEEN = 3, 2, 4
 #: Where the elements of a transformed kernel are in that of the reversed kernel, along an axis.
 REVERSED = (3, 1, 2, 0)
 #: When to use the scheme: where it pays off, never, or wherever it is possible.
 AUTO, NEVER, ALWAYS = "auto", "never", "always"
-#: A product with fewer columns than this takes as long.
-COLUMNS = 32
-#: Bytes of planes that fit in the caches besides other data.
-PLANES = 4 << 20
 
 Rows = list[Any]
 
 
-class Sizes(NamedTuple):
-    """The sizes of a convolution: images, input and output channels, and the size of the result.
-    `turned` says that it uses the weights of its transpose.
-    """
-
-    images: int
-    taken: int
-    given: int
-    rows: int
-    columns: int
-    turned: bool = False
-
-    @property
-    def tiles(self) -> int:
-        """How many tiles an image has."""
-        return ((self.rows + 1) // TILE) * ((self.columns + 1) // TILE)
-
-    @property
-    def direct(self) -> int:
-        """The cost of the direct convolution, in multiply-adds."""
-        places = self.images * self.rows * self.columns
-        return KERNEL * KERNEL * self.taken * self.given * places
-
-    @property
-    def by_tiles(self) -> int:
-        """The cost of the scheme, in multiply-adds that take the same time.
-
-        Its products are shorter than one product of windows, and their columns fill whole vectors.
-        Computing and reading an element of a plane costs as much as 11 multiply-adds, moving an
-        element between layouts 16. A weight, spread over 16 planes, costs 50, or nothing if the
-        planes are kept between calls; the estimate is in between.
-        """
-        tiles, channels = self.images * self.tiles, self.taken + self.given
-        filters = -(-self.given // COLUMNS) * COLUMNS
-        products = SEEN * SEEN * self.taken * filters * tiles * 23 // 20
-        moved = 16 * self.images * self.rows * self.columns + 11 * SEEN * SEEN * tiles
-        weights = 30 * KERNEL * KERNEL * self.taken * self.given
-        return products + moved * channels + weights
-
-    @property
-    def direct_weights(self) -> int:
-        """The cost of the direct gradient of the weights, whose products have few columns."""
-        places = self.images * self.rows * self.columns
-        return KERNEL * KERNEL * (self.taken + 20) * self.given * places
-
-    @property
-    def tiled_weights(self) -> int:
-        """The cost of their gradient by the scheme. An element of a plane costs 16 multiply-adds, a
-        sum 20 in each further round, and 32 on the way to the weights.
-        """
-        tiles, rounds = self.images * self.tiles, self.images // self.together
-        rounds *= self._replace(images=self.together).strips
-        columns = -(-self.taken // COLUMNS) * COLUMNS
-        products = self.given * columns * tiles
-        planes = 16 * tiles * (self.taken + self.given)
-        sums = (20 * rounds + 12) * self.taken * self.given
-        return SEEN * SEEN * (products + planes + sums)
-
-    @property
-    def weights_pay(self) -> bool:
-        """Whether `AUTO` chooses the scheme for the gradient of the weights."""
-        return 10 * self.tiled_weights < 9 * self.direct_weights
-
-    @property
-    def planes(self) -> int:
-        """Bytes of the planes of one image."""
-        return SEEN * SEEN * self.tiles * (self.taken + self.given) * float32.itemsize
-
-    @property
-    def pays(self) -> bool:
-        """Whether `AUTO` chooses the scheme: if this estimate saves a tenth."""
-        return 10 * self.by_tiles < 9 * self.direct
-
-    @property
-    def most(self) -> int:
-        """Bytes of planes in a round: as many as fit in the caches, or, since each round reads all
-        weights, as many as the weights have.
-        """
-        return max(PLANES, SEEN * SEEN * self.taken * self.given * float32.itemsize)
-
-    @property
-    def together(self) -> int:
-        """How many images a round handles: a divisor of all."""
-        most = min(max(self.most // max(self.planes, 1), 1), self.images)
-        return max((n for n in range(1, most + 1) if self.images % n == 0), default=1)
-
-    @property
-    def strips(self) -> int:
-        """The number of strips into which a single image is cut; it divides the rows of tiles."""
-        high = (self.rows + 1) // TILE
-        found = (n for n in range(1, high) if high % n == 0 and self.planes <= n * self.most)
-        return next(found, high) if self.images == 1 else 1
-
-
 def possible(moves: Any, groups: int, x: Any, weight: Any) -> bool:
-    """Whether a convolution has a 3 x 3 kernel, strides of one, one group, and float32."""
+    """Whether a convolution has a 3 x 3 kernel, of several planes or for images, strides of one,
+    one group, and float32."""
     alike = x.dtype is weight.dtype is float32 and groups == 1
-    ones = moves.stride == moves.dilate == (1, 1)
-    return alike and ones and moves.kernel == (KERNEL, KERNEL)
+    ones = moves.stride == moves.dilate == moves.ones
+    places = moves.kernel[:-2]
+    deep = len(places) == 1 and 1 < places[0] <= MOST_PLACES
+    return alike and ones and (deep or not places) and moves.kernel[-2:] == (KERNEL, KERNEL)
 
 
 def by_tiles(x: Any, weight: Any, pad: tuple[int, ...], turned: bool) -> Any:
-    """The convolution of images (N, C, H, W) with weights (K, C, 3, 3), bordered by `pad` zeros.
+    """The convolution of images (N, C, H, W) with weights (K, C, 3, 3), bordered by `pad` zeros; of
+    volumes (N, C, D, H, W) with weights (K, C, places, 3, 3).
 
     If `turned`, the channels of the weights (C, K, 3, 3) are exchanged, and their kernels reversed.
     """
-    shape = tuple(map(int, x.shape))
-    rows, columns = (n + 2 * p - (KERNEL - 1) for n, p in zip(shape[2:], pad, strict=True))
-    given = int(weight.shape[1 if turned else 0])
-    sizes = Sizes(shape[0], shape[1], given, rows, columns, turned)
-    factors = of_weights(weight)
-    if not turned:
-        factors = transpose(factors, axes=(0, 2, 1))
-    count = sizes.together
+    sizes = sizes_of(x, weight, pad, turned)
+    factors, count = factors_of(weight, turned), sizes.together
     if count == sizes.images:
         return of_images(x, factors, sizes, pad)
-    parts = reshape(x, shape=(sizes.images // count, count, *shape[1:]))
+    parts = reshape(x, shape=(sizes.images // count, count, *x.shape[1:]))
     each = sizes._replace(images=count)
     found = in_rounds(lambda part, given: of_images(part, given[0], each, pad), parts, [factors])
-    return reshape(found, shape=(sizes.images, sizes.given, rows, columns))
+    return reshape(found, shape=(sizes.images, *found.shape[2:]))
+
+
+def sizes_of(x: Any, weight: Any, pad: tuple[int, ...], turned: bool) -> Sizes:
+    """The sizes of a convolution that has a kernel of 3 x 3, or of 3 x 3 in several planes."""
+    images, taken, *space = map(int, x.shape)
+    *deep, rows, columns = (n + 2 * p for n, p in zip(space, pad, strict=True))
+    given, rest = int(weight.shape[1 if turned else 0]), KERNEL - 1
+    found = Sizes(images, taken, given, rows - rest, columns - rest, turned)
+    return found._replace(deep=deep[0], places=int(weight.shape[2])) if deep else found
+
+
+def factors_of(weight: Any, turned: bool) -> Any:
+    """The planes of the weights as the second factor: (16, [places] * C, K)."""
+    if weight.ndim == 4:
+        planes = of_weights(weight)
+    elif turned:
+        planes = of_weights(joined(weight[:, :, ::-1], (2, 0, 1, 3, 4), 0))
+    else:
+        planes = of_weights(joined(weight, (0, 2, 1, 3, 4), 1))
+    return planes if turned else transpose(planes, axes=(0, 2, 1))
+
+
+def joined(x: Any, axes: tuple[int, ...], axis: int) -> Any:
+    """x with its axes in this order, of which `axis` and the next then become one."""
+    shape = [x.shape[each] for each in axes]
+    shape[axis : axis + 2] = [shape[axis] * shape[axis + 1]]
+    return reshape(transpose(x, axes=axes), shape=tuple(shape))
 
 
 def in_rounds(body: Callable[[Any, Rows], Any], data: Any, factors: Rows) -> Any:
@@ -185,17 +115,32 @@ def of_images(x: Any, factors: Any, sizes: Sizes, pad: tuple[int, ...]) -> Any:
     """`by_tiles` for the images of one round, with the planes of the weights: (16, C, K)."""
     tiles = tuple((n + 1) // TILE for n in (sizes.rows, sizes.columns))
     found = in_strips(with_border(x, pad, tiles), factors, sizes, tiles)
-    found = within(found, (0, 0, 0), (sizes.rows, sizes.columns, sizes.given))
-    return copy(transpose(found, axes=(0, 3, 1, 2)))
+    found = within(found, (0, 0, 0), (sizes.rows, sizes.columns, sizes.lines * sizes.given))
+    if x.ndim == 4:
+        return copy(transpose(found, axes=(0, 3, 1, 2)))
+    found = reshape(found, shape=(*found.shape[:3], sizes.lines, sizes.given))
+    return copy(transpose(found, axes=(0, 4, 3, 1, 2)))
 
 
 def with_border(x: Any, pad: tuple[int, ...], tiles: tuple[int, ...]) -> Any:
     """Images with `pad` zeros before, and after as many as whole tiles see: (N, H, W, C). Channels
-    must be contiguous for the transforms, with or without a border.
+    must be contiguous for the transforms, with or without a border. Of volumes, the channels of
+    all planes: (N, H, W, D * C).
     """
-    spans = zip(tiles, map(int, x.shape[2:]), pad, strict=True)
+    *deep, high, wide = pad
+    spans = zip(tiles, map(int, x.shape[-2:]), (high, wide), strict=True)
     after = [TILE * t + KERNEL - 1 - n - p for t, n, p in spans]
-    return bordered_last(x, pad, after, [p + TILE - 1 for p in pad])
+    most = [p + TILE - 1 for p in (high, wide)]
+    return planes_last(x, (high, wide, *deep), (*after, *deep), (*most, *deep))
+
+
+def planes_last(x: Any, before: Any, after: Any, most: Any) -> Any:
+    """`bordered_last`; of volumes (N, C, D, H, W), whose border is given for (H, W, D), with the
+    channels of all planes as one axis: (N, H, W, D * C)."""
+    if x.ndim == 4:
+        return bordered_last(x, before, after, most)
+    found = bordered_last(transpose(x, axes=(0, 1, 3, 4, 2)), before, after, most)
+    return reshape(found, shape=(*found.shape[:3], found.shape[3] * found.shape[4]))
 
 
 def in_strips(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
@@ -218,14 +163,33 @@ def strips_of(x: Any, high: int) -> Any:
 def of_tiles(x: Any, factors: Any, sizes: Sizes, tiles: tuple[int, ...]) -> Any:
     """The result (N, *places, K) of all tiles of images (N, H, W, C) with borders."""
     planes = ordered(twice(of_tile, elements(x, tiles, SEEN)), sizes)
-    found = matmul(side_by_side(planes), factors)
-    found = reshape(found, shape=(SEEN, SEEN, sizes.images, *tiles, sizes.given))
+    found = multiplied(side_by_side(planes), factors, sizes)
+    found = reshape(found, shape=(SEEN, SEEN, sizes.images, *tiles, found.shape[2]))
     products = [[found[i, j] for j in range(SEEN)] for i in range(SEEN)]
     ends = twice(of_products, ordered(products, sizes))
     parts: dict[tuple[int, ...], Any] = {
         (i, j, 0): ends[i][j] for i in range(TILE) for j in range(TILE)
     }
     return taking_turns(parts, (TILE, TILE, 1))
+
+
+def multiplied(planes: Any, factors: Any, sizes: Sizes) -> Any:
+    """The planes (16, tiles, C) times those of the weights: (16, tiles, K).
+
+    The planes of a volume are lines of D elements with C channels each. As many neighbours as the
+    kernel has places lie side by side, so they are the rows of the first factor. Those that begin
+    in one line and end in the next give nothing of use.
+    """
+    if sizes.places == 1:
+        return matmul(planes, factors)
+    found = matmul(overlapping(planes, sizes.places * sizes.taken, sizes.taken), factors)
+    return overlapping(found, sizes.lines * sizes.given, sizes.deep * sizes.given)
+
+
+def overlapping(x: Any, length: int, step: int) -> Any:
+    """Arrays (16, ...) as rows of `length` elements, which begin every `step`: a view."""
+    flat = reshape(x, shape=(x.shape[0], product(x.shape[1:])))
+    return swapaxes(windows(flat, kernel=(length,), stride=(step,), dilate=(1,)), 1, 2)
 
 
 def elements(x: Any, tiles: tuple[int, ...], count: int) -> list[Rows]:
@@ -261,11 +225,11 @@ def of_weights(weight: Any) -> Any:
 
 def weights_by_tiles(x: Any, y: Any, pad: tuple[int, ...]) -> Any:
     """The gradient of the weights (K, C, 3, 3): of images (N, C, H, W) bordered by `pad` zeros, and
-    for the gradient y (N, K, *S) of the result.
+    for the gradient y (N, K, *S) of the result. Of volumes, (K, C, places, 3, 3).
     """
-    sizes = sizes_of_weights(x, y)
+    sizes = sizes_of_weights(x, y, pad)
     count = sizes.together
-    start = SEEN * SEEN, sizes.given, sizes.taken
+    start = SEEN * SEEN, sizes.given, sizes.places * sizes.taken
     total = full(0, shape=start, dtype=x.dtype.accumulate.name)
     if count == sizes.images:
         total = with_images(total, x, y, sizes, pad)
@@ -276,13 +240,19 @@ def weights_by_tiles(x: Any, y: Any, pad: tuple[int, ...]) -> Any:
     planes = [[total[SEEN * i + j] for j in range(SEEN)] for i in range(SEEN)]
     taps = planes_of(*itertools.chain(*twice(to_kernel, planes)))
     taps = copy(transpose(cast(taps, dtype=x.dtype), axes=(1, 2, 0)))
-    return reshape(taps, shape=(sizes.given, sizes.taken, KERNEL, KERNEL))
+    if len(pad) == 2:
+        return reshape(taps, shape=(sizes.given, sizes.taken, KERNEL, KERNEL))
+    taps = reshape(taps, shape=(sizes.given, sizes.places, sizes.taken, KERNEL, KERNEL))
+    return swapaxes(taps, 1, 2)
 
 
-def sizes_of_weights(x: Any, y: Any) -> Sizes:
+def sizes_of_weights(x: Any, y: Any, pad: tuple[int, ...]) -> Sizes:
     """The sizes of the convolution whose weights have a gradient."""
-    given, rows, columns = map(int, y.shape[1:])
-    return Sizes(int(x.shape[0]), int(x.shape[1]), given, rows, columns)
+    images, taken, *space = map(int, x.shape)
+    given, *counts, rows, columns = map(int, y.shape[1:])
+    deep = [n + 2 * p for n, p in zip(space[:-2], pad[:-2], strict=True)]
+    found = Sizes(images, taken, given, rows, columns)
+    return found._replace(deep=deep[0], places=deep[0] - counts[0] + 1) if deep else found
 
 
 def summed(body: Callable[[Any, Any, Any], Any], total: Any, x: Any, y: Any) -> Any:
@@ -296,24 +266,32 @@ def summed(body: Callable[[Any, Any, Any], Any], total: Any, x: Any, y: Any) -> 
 def with_images(total: Any, x: Any, y: Any, sizes: Sizes, pad: tuple[int, ...]) -> Any:
     """The total with the sums over the tiles of the images of one round: (16, K, C)."""
     high, wide = ((n + 1) // TILE for n in (sizes.rows, sizes.columns))
-    x, y = of_pair(x, y, pad, (high, wide))
+    x, y = of_pair(x, y, pad, (high, wide), sizes.places - 1)
     if sizes.strips == 1:
-        return total + sums_of(x, y, (high, wide))
+        return total + sums_of(x, y, (high, wide), sizes)
     high //= sizes.strips
     x, y = strips_of(x, high), reshape(y, shape=(sizes.strips, 1, TILE * high, *y.shape[2:]))
-    return summed(lambda total, x, y: total + sums_of(x, y, (high, wide)), total, x, y)
+    return summed(lambda total, x, y: total + sums_of(x, y, (high, wide), sizes), total, x, y)
 
 
-def of_pair(x: Any, y: Any, pad: tuple[int, ...], tiles: tuple[int, ...]) -> tuple[Any, Any]:
-    """Images with their borders, and the result's gradient in whole tiles: (N, H, W, channels)."""
-    rest = [TILE * t - n for t, n in zip(tiles, map(int, y.shape[2:]), strict=True)]
-    return with_border(x, pad, tiles), bordered_last(y, (0, 0), rest, (TILE - 1, TILE - 1))
+def of_pair(
+    x: Any, y: Any, pad: tuple[int, ...], tiles: tuple[int, ...], more: int
+) -> tuple[Any, Any]:
+    """Images with their borders, and the result's gradient in whole tiles: (N, H, W, channels). The
+    gradient of volumes has so many `more` planes of zeros, so both have equally many."""
+    rest = [TILE * t - n for t, n in zip(tiles, map(int, y.shape[-2:]), strict=True)]
+    before, deep = (0,) * len(pad), [more] * (len(pad) - 2)
+    most = (TILE - 1, TILE - 1, *deep)
+    return with_border(x, pad, tiles), planes_last(y, before, (*rest, *deep), most)
 
 
-def sums_of(x: Any, y: Any, tiles: tuple[int, ...]) -> Any:
-    """The sums over all tiles of the results of `of_pair`: (16, K, C)."""
+def sums_of(x: Any, y: Any, tiles: tuple[int, ...], sizes: Sizes) -> Any:
+    """The sums over all tiles of the results of `of_pair`: (16, K, [places] * C)."""
     seen = side_by_side(twice(of_tile, elements(x, tiles, SEEN)))
     spread = side_by_side(twice(from_products, elements(y, tiles, TILE)))
+    if sizes.places > 1:
+        seen = overlapping(seen, sizes.places * sizes.taken, sizes.taken)
+        spread = overlapping(spread, sizes.given, sizes.given)[:, : seen.shape[1]]
     return matmul(swapaxes(spread, -1, -2), seen)
 
 
@@ -322,7 +300,10 @@ def sums_of(x: Any, y: Any, tiles: tuple[int, ...]) -> Any:
 
 def exchanged(weight: Any) -> Any:
     """Weights (K, C, 3, 3) as those of the transposed convolution: (C, K, 3, 3), as a view."""
-    return transpose(weight[..., ::-1, ::-1], axes=(1, 0, 2, 3))
+    axes = weight.ndim - 2
+    key = (..., *[slice(None, None, -1)] * axes)
+    turned = weight[key]
+    return transpose(turned, axes=(1, 0, *range(2, 2 + axes)))
 
 
 # --- stacking planes ------------------------------------------------------------------------
