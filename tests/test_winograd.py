@@ -14,7 +14,7 @@ from gemel import autograd, gluon, np, npx
 from gemel.errors import UnknownNameError
 from gemel.ops.movement import Movement
 from gemel.ops.windows import Moves
-from gemel.ops.winograd import PLANES, Sizes
+from gemel.ops.winograd_costs import PLANES, Sizes
 
 #: The error allowed in float32, as a share of what is added up: this, times (channels + 10).
 UNITS = 8 * 2.0**-23

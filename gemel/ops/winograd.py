@@ -56,7 +56,7 @@ def possible(moves: Any, groups: int, x: Any, weight: Any) -> bool:
     alike = x.dtype is weight.dtype is float32 and groups == 1
     ones = moves.stride == moves.dilate == moves.ones
     places = moves.kernel[:-2]
-    deep = len(places) == 1 and 1 < places[0] <= MOST_PLACES
+    deep = len(places) == 1 and 1 < places[0] <= MOST_PLACES and 0 not in (*x.shape, *weight.shape)
     return alike and ones and (deep or not places) and moves.kernel[-2:] == (KERNEL, KERNEL)
 
 
