@@ -353,8 +353,8 @@ def _(g: Any, w: Any, x: Any, y: Any, *, pad: Any, scheme: str) -> Any:
 
 def tiled(pad: tuple[int, ...], scheme: str, shape: tuple[int, ...]) -> Movement:
     """How the kernel of weights of this shape moves, with strides of one."""
-    ones = (1,) * len(pad)
-    return Movement(Moves(tuple(shape[2:]), ones, ones), tuple(pad), 1, scheme)
+    ones, kernel = (1,) * len(pad), (*map(int, shape[2:-2]), KERNEL, KERNEL)
+    return Movement(Moves(kernel, ones, ones), tuple(pad), 1, scheme)
 
 
 def shape_of_weights(x: Any, y: Any, pad: tuple[int, ...]) -> tuple[int, ...]:

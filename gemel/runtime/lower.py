@@ -166,9 +166,10 @@ class Lowering:
     def _write_updates(self) -> None:
         """Write the updates that were not computed in place.
 
-        If the new value is itself an input (x, y = y, x), it is copied before any is written.
+        If the new value is itself an input that is written (x, y = y, x), it is copied before.
         """
         moves = []
+        written = {self.where[self.graph.inputs[index]].buffer for index, _ in self.graph.updates}
         for index, entry in self.graph.updates:
             target = self.where[self.graph.inputs[index]]
             claimed = self.claimed.get(self._root(entry))
@@ -176,7 +177,7 @@ class Lowering:
                 continue
             self.emission.node = entry.node
             source = self.place_of(entry)
-            if source.buffer.space == INPUT:
+            if source.buffer in written:
                 source = self.temporary(entry.dtype, entry.shape)
                 self.copy(self.place_of(entry), source)
             moves.append((entry.node, source, target))
