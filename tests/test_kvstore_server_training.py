@@ -13,7 +13,7 @@ import pytest
 from server_jobs import Job, job
 
 from gemel import autograd, cpu, init, lr_scheduler, np
-from gemel.errors import KVStoreError, ServerLostError
+from gemel.errors import KVStoreError, ServerLostError, WorkersError
 from gemel.gluon import Parameter, Trainer, loss, nn
 from gemel.kvstore.server.settings import Limits
 
@@ -257,6 +257,16 @@ def test_servers_do_not_undo_what_a_program_writes(
         with pytest.raises(KVStoreError, match="wrote to parameter a, but its values are on the"):
             write(weight)
             step()
+
+
+def test_a_worker_without_parameters_to_begin_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It replaces one that died, and servers that do not update have sums of gradients only."""
+    monkeypatch.setenv("GEMEL_RESTARTS", "1")
+    with job(1) as made:
+        found, store = network(1).collect_params(), made.store(0)
+        with pytest.raises(WorkersError, match="worker 0 replaces one that died"):
+            Trainer(found, "sgd", {}, kvstore=store, update_on_kvstore=False)
+        Trainer(found, "sgd", {}, kvstore=store)
 
 
 def test_trainers_refuse_what_servers_cannot_do(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import kvstore as stores  # `kvstore` is also the name of an argument
 from gemel import optimizer as optimizers
-from gemel.errors import ArgumentError, GemelError
+from gemel.config import RESTARTS
+from gemel.errors import ArgumentError, GemelError, WorkersError
 from gemel.gluon.parameter import Parameter
 from gemel.ranges import check_flag
 
@@ -67,6 +68,13 @@ def store_of(kvstore: Any, compression: Any, updates: bool | None) -> Any:
     if updates and not isinstance(store, stores.KVStore):
         raise GemelError(
             "Trainer: update_on_kvstore=True needs a kvstore of gemel's, such as 'device'"
+        )
+    if updates is False and getattr(store, "keeps_parameters", False) and RESTARTS.read():
+        raise WorkersError(
+            f"Trainer: worker {store.rank} replaces one that died, but with "
+            "update_on_kvstore=False the servers have no parameters for it, only sums of "
+            "gradients; let the servers update the parameters, or start the job again from a "
+            "checkpoint"
         )
     if compression is not None:
         if store is None or not hasattr(store, "set_gradient_compression"):
