@@ -69,7 +69,12 @@ def store_of(kvstore: Any, compression: Any, updates: bool | None) -> Any:
         raise GemelError(
             "Trainer: update_on_kvstore=True needs a kvstore of gemel's, such as 'device'"
         )
-    if updates is False and getattr(store, "keeps_parameters", False) and RESTARTS.read():
+    if (
+        isinstance(store, stores.KVStore)
+        and store.keeps_parameters
+        and updates is False
+        and RESTARTS.read()
+    ):
         raise WorkersError(
             f"Trainer: worker {store.rank} replaces one that died, but with "
             "update_on_kvstore=False the servers have no parameters for it, only sums of "
