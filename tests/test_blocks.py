@@ -121,6 +121,44 @@ def test_a_walk_by_dir() -> None:
     assert net.table.grad.tolist() == [[0, 0], [0, 0]]
 
 
+class Averages(gluon.HybridBlock):
+    """Keeps a running mean of its inputs in an attribute, or in a parameter."""
+
+    def __init__(self, in_parameter: bool) -> None:
+        super().__init__()
+        self.mean = np.zeros(3)
+        self.weights = None
+        if in_parameter:
+            self.mean = Parameter("mean", shape=(3,), init="zeros", grad_req="null")
+
+    def forward(self, x: Any) -> Any:
+        self.weights = x * 2  # read in the same call only
+        if isinstance(self.mean, Parameter):
+            self.mean.data()[:] = self.mean.data() * 0.5 + x.mean(axis=0)
+            return self.weights + self.mean.data()
+        self.mean = self.mean * 0.5 + x.mean(axis=0)
+        return self.weights + self.mean
+
+
+def test_arrays_that_forward_replaces_are_no_state_of_a_program() -> None:
+    """It was silent that only the trace replaces them."""
+    x, seen = np.ones((2, 3)), {}
+    for in_parameter in (False, True):
+        for hybridized in (False, True):
+            net = Averages(in_parameter)
+            net.initialize()
+            net.hybridize(hybridized)
+            with warnings.catch_warnings(record=True) as caught:
+                warnings.simplefilter("always")
+                seen[in_parameter, hybridized] = [net(x).sum().item() for _ in range(3)]
+            texts = [str(each.message) for each in caught]
+            lost = hybridized and not in_parameter
+            assert ["forward replaces the array self.mean" in text for text in texts] == [
+                True
+            ] * lost
+    assert seen[True, True] == seen[True, False] == seen[False, False] != seen[False, True]
+
+
 def test_mxnet_s_names_of_attributes() -> None:
     net = nn.HybridSequential(prefix="net_")
     with net._scope:

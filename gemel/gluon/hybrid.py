@@ -74,6 +74,17 @@ class HybridBlock(Block):
             self._forget()
         super()._drop_program()
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if type(value) is Entry and type(self.__dict__.get(name)) is ndarray:
+            warnings.warn(
+                f"{self.name}: forward replaces the array self.{name}, but a hybridized block runs "
+                "this line once, when it is traced, so later calls change nothing; keep what "
+                "changes from call to call in a Parameter with grad_req='null', and write to it: "
+                f"self.{name}.data()[:] = ...",
+                stacklevel=2,
+            )
+        super().__setattr__(name, value)
+
     def __call__(self, *arguments: Any, **keywords: Any) -> Any:
         """Run the block: its program if it is hybridized, else its Python. Symbols give symbols."""
         program = self._own.program
