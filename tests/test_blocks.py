@@ -151,11 +151,8 @@ def test_arrays_that_forward_replaces_are_no_state_of_a_program() -> None:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always")
                 seen[in_parameter, hybridized] = [net(x).sum().item() for _ in range(3)]
-            texts = [str(each.message) for each in caught]
-            lost = hybridized and not in_parameter
-            assert ["forward replaces the array self.mean" in text for text in texts] == [
-                True
-            ] * lost
+            told = ["forward replaces the array self.mean" in str(w.message) for w in caught]
+            assert told == [True] * (hybridized and not in_parameter)
     assert seen[True, True] == seen[True, False] == seen[False, False] != seen[False, True]
 
 
