@@ -1039,3 +1039,26 @@ def test_arguments_that_are_none() -> None:
         with pytest.raises((ArgumentError, OperandError), match=message):
             call()
     assert gluon.utils.clip_global_norm([np.ones(4)], float("inf")) == 2
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda p, x: x @ p,
+        lambda p, x: p + x,
+        lambda p, x: 2 * p,
+        lambda p, x: -p,
+        lambda p, x: p[0],
+        lambda p, x: p > 0,
+        lambda p, x: np.exp(p),
+        lambda p, x: np.concatenate([x, p]),
+        lambda p, x: numpy.asarray(p),
+        lambda p, x: gemel.compile(lambda x: x * p)(x),
+    ],
+)
+def test_a_parameter_in_place_of_its_array(use: Any) -> None:
+    weight = Parameter("w", shape=(3, 3))
+    weight.initialize()
+    with pytest.raises(OperandError, match=r"Parameter w .* compute with its array: .*data\(\)"):
+        use(weight, np.ones((3, 3)))
+    assert weight == weight and weight in [weight] and {weight: 1}[weight]

@@ -26,6 +26,7 @@ from gemel.errors import (
 )
 from gemel.extent import WHOLE
 from gemel.gluon.checked import Checked, check_initializer
+from gemel.gluon.operand import HasArray
 from gemel.gluon.places import places
 from gemel.ir.current import current_trace, suspended
 from gemel.ir.graph import placeholder
@@ -48,7 +49,7 @@ _making = threading.RLock()
 os.register_at_fork(after_in_child=_making._at_fork_reinit)  # type: ignore[attr-defined]
 
 
-class Parameter:
+class Parameter(HasArray):
     """A named array that is trained, with its gradient.
 
     `shape` may have unknown sizes (0, -1 or None; None as the shape: nothing is known); the array
