@@ -82,7 +82,24 @@ def fails_in_a_callback() -> None:
             bad.asnumpy()
 
 
-@pytest.mark.parametrize("fails", [fails_in_numpy, fails_in_a_callback])
+def raises_from_another(v: Any) -> Any:
+    try:
+        return {}[v.shape]
+    except KeyError as error:
+        raise Mine("mine", 7) from error
+
+
+def fails_after_another_error() -> None:
+    bad = npx.callback(raises_from_another, np.ones((4,)), outputs=((4,), "float32"))
+    with pytest.raises(Mine) as caught:
+        bad.asnumpy()
+    assert isinstance(caught.value.__cause__, KeyError)
+    assert "raises_from_another" in frames(caught.value.__cause__)
+    with pytest.raises(Mine, match="mine"):
+        bad.asnumpy()
+
+
+@pytest.mark.parametrize("fails", [fails_in_numpy, fails_in_a_callback, fails_after_another_error])
 def test_failures_that_were_seen_are_let_go(fails: Any) -> None:
     """Their frames lead to the readers, and from there to the arrays that failed."""
 

@@ -87,11 +87,10 @@ def resolved(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Com
         try:
             found = function(*arrays, **parameters)
         except (IndexError, TypeError, ValueError) as error:
-            own = as_own(op.__name__, error)
-            if own is error:
-                raise
-            raise own from error
-        return found if isinstance(found, tuple) else (found,)
+            own = as_own(op.__name__, error).with_traceback(error.__traceback__)
+        else:
+            return found if isinstance(found, tuple) else (found,)
+        raise own  # not from the other, whose frames would be kept as long as the failure
 
     return run
 

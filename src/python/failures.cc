@@ -104,6 +104,10 @@ void raise_caught(Caught& caught, const Failure& failure) {
     PyException_SetContext(raised.get(), PyException_GetContext(caught.value));
     PyObject* cause = PyException_GetCause(caught.value);
     if (cause != nullptr) PyException_SetCause(raised.get(), cause);
+    // Those before it lead to frames, too, and from there to readers, whose arrays keep the
+    // failure.
+    PyException_SetContext(caught.value, nullptr);
+    PyException_SetCause(caught.value, nullptr);
   }
   add_note(raised.get(), failure_text(failure));
   if (caught.traceback == nullptr) {
@@ -120,7 +124,13 @@ void clear_frames(PyObject* value, PyObject* traceback) {
   if (traceback != nullptr) called("traceback", "clear_frames", traceback);
   PyException_SetTraceback(value, Py_None);
   Reference before(PyException_GetCause(value));
-  if (!before) before = Reference(PyException_GetContext(value));
+  if (!before) {
+    // After `raise ... from None` the one before is never shown, but would be kept with the
+    // failure.
+    Reference hidden(PyObject_GetAttrString(value, "__suppress_context__"));
+    if (hidden && hidden.get() == Py_True) PyException_SetContext(value, nullptr);
+    before = Reference(PyException_GetContext(value));
+  }
   for (int links = 0; before && links < 100; ++links) {
     Reference its(PyException_GetTraceback(before.get()));
     if (its) called("traceback", "clear_frames", its.get());
