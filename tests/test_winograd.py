@@ -73,20 +73,27 @@ def test_values_and_gradients(case: Any, always: None) -> None:
     net.initialize()
     net.weight.set_data(np.array(w))
     net.hybridize()
+    check_ways(net, lambda x, w: convolution(x, w, pad), (x, w), wanted, room(x, w, pad), (dx, dw))
+
+
+def check_ways(
+    net: Any, convolution: Any, values: Any, wanted: Any, room: Any, gradients: Any
+) -> None:
+    """A function and a hybridized layer give the wanted result, its gradients, and the same bits."""
     ways = {
-        "imperative": lambda x, w: convolution(x, w, pad),
-        "compiled": gemel.compile(lambda x, w: convolution(x, w, pad)),
+        "imperative": convolution,
+        "compiled": gemel.compile(convolution),
         "hybridized": lambda x, w: net(x),
     }
     bits = []
     for name, way in ways.items():
-        given = arrays(x, w)
+        given = arrays(*values)
         with autograd.record():
             y = way(*given)
         y.backward()
         found = given[0].grad, net.weight.grad() if name == "hybridized" else given[1].grad
-        assert (abs(y.asnumpy() - wanted) <= room(x, w, pad)).all()
-        for one, other in zip(found, (dx, dw), strict=True):
+        assert (abs(y.asnumpy() - wanted) <= room).all()
+        for one, other in zip(found, gradients, strict=True):
             numpy.testing.assert_allclose(one.asnumpy(), other, rtol=1e-4, atol=1e-4)
         bits.append(y.asnumpy())
     assert all((one == bits[0]).all() for one in bits)

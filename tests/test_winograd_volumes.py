@@ -8,13 +8,11 @@ from typing import Any
 import numpy
 import pytest
 from programs import run
+from test_winograd import UNITS, arrays, check_ways, drawn
 
 import gemel
 from gemel import autograd, gluon, np, npx
 from gemel.ops.winograd_costs import Sizes
-
-#: The error allowed in float32, as a share of what is added up: this, times (channels + 10).
-UNITS = 8 * 2.0**-23
 
 #: Volumes, channels, filters, planes of the kernel, the space, and the padding along its axes.
 CASES = [
@@ -33,18 +31,6 @@ CASES = [
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """Choose the scheme wherever it is possible, even for small sizes."""
     monkeypatch.setenv("GEMEL_WINOGRAD", "always")
-
-
-def drawn(*shapes: tuple[int, ...]) -> list[Any]:
-    chance = numpy.random.default_rng(0)
-    return [chance.normal(size=shape).astype("float32") for shape in shapes]
-
-
-def arrays(*values: Any, dtype: str = "float32") -> list[Any]:
-    found = [np.array(value, dtype=dtype) for value in values]
-    for each in found:
-        each.attach_grad()
-    return found
 
 
 def convolution(x: Any, w: Any, pad: Any = (1, 1, 1), **settings: Any) -> Any:
@@ -78,23 +64,7 @@ def test_values_and_gradients(case: Any, always: None) -> None:
     net.initialize()
     net.weight.set_data(np.array(w))
     net.hybridize()
-    ways = {
-        "imperative": lambda x, w: convolution(x, w, pad),
-        "compiled": gemel.compile(lambda x, w: convolution(x, w, pad)),
-        "hybridized": lambda x, w: net(x),
-    }
-    bits = []
-    for name, way in ways.items():
-        given = arrays(x, w)
-        with autograd.record():
-            y = way(*given)
-        y.backward()
-        found = given[0].grad, net.weight.grad() if name == "hybridized" else given[1].grad
-        assert (abs(y.asnumpy() - wanted) <= most).all()
-        for one, other in zip(found, (dx, dw), strict=True):
-            numpy.testing.assert_allclose(one.asnumpy(), other, rtol=1e-4, atol=1e-4)
-        bits.append(y.asnumpy())
-    assert all((one == bits[0]).all() for one in bits)
+    check_ways(net, lambda x, w: convolution(x, w, pad), (x, w), wanted, most, (dx, dw))
 
 
 @pytest.mark.parametrize(
