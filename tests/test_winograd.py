@@ -79,7 +79,7 @@ def test_values_and_gradients(case: Any, always: None) -> None:
 def check_ways(
     net: Any, convolution: Any, values: Any, wanted: Any, room: Any, gradients: Any
 ) -> None:
-    """A function and a hybridized layer give the wanted result, its gradients, and the same bits."""
+    """A function and a layer give the wanted result, its gradients, and the same bits."""
     ways = {
         "imperative": convolution,
         "compiled": gemel.compile(convolution),
