@@ -167,7 +167,7 @@ class Expressions:
             if given.itemsize != dtype.itemsize:
                 return f"({value_type(dtype)}){arguments[0]}"
             return f"{self.unit.bits(given, dtype)}({arguments[0]})"
-        if name == "power":
+        if name == "power" and given.kind == "f":
             return f"{self.unit.power(dtype)}({', '.join(arguments)})"
         return f"{self.unit.expanded(name, given)}({', '.join(arguments)})"
 

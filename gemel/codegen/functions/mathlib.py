@@ -291,7 +291,7 @@ def _circular(xp: Lane, r: Recorded, n: Recorded) -> Recorded:
 
 def _unless_far(xp: Lane, x: Recorded, turns: int, usual: Recorded) -> Recorded:
     """`far_sine` where x is large, else `usual`. It is computed only if any x is large, by the
-    instruction `seldom`, which occurs only in this module."""
+    instruction `seldom`, which occurs only in such functions."""
     given = (abs(x) >= angles.FAR, usual, x, xp.full_like(x, turns))
     return x.recorder.append("seldom", x.dtype, given, "far_sine")
 

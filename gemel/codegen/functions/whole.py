@@ -91,7 +91,27 @@ def floor_divide(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
     return xp.where(_apart(_rest(xp, x, y), y), quotient - 1, quotient)
 
 
+def _squared(xp: Lane, x: Recorded, y: Recorded, bits: int) -> tuple[Recorded, Recorded]:
+    """x to the power of the low bits of y by squaring, and the other bits."""
+    result: Recorded = xp.full_like(x, 1)
+    for _ in range(bits):
+        result = xp.where((y & 1) != 0, result * x, result)
+        x, y = x * x, y >> 1
+    return result, y
+
+
+def power(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
+    """x**y for y >= 0. What only exponents of 8 and more need is computed if there are any."""
+    usual, rest = _squared(xp, x, y, 3)
+    return x.recorder.append("seldom", x.dtype, (rest != 0, usual, x, y), "far_power")
+
+
+def far_power(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
+    """x**y for any y >= 0."""
+    return _squared(xp, x, y, x.dtype.digits)[0]
+
+
 _ALL = (isnan, negative, absolute, bit_not, multiply_high, divide, shift_left, shift_right)
 FUNCTIONS: dict[str, Callable[..., Recorded]] = {
-    each.__name__: each for each in (*_ALL, remainder, floor_divide)
+    each.__name__: each for each in (*_ALL, remainder, floor_divide, power, far_power)
 }

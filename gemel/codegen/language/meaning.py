@@ -307,6 +307,17 @@ def _wide(function: Callable[..., Array]) -> Callable[..., Array]:
     return rounded
 
 
+def _power(a: Array, b: Array) -> Array:
+    """The power of floating-point values, rounded once, or of integers, which wrap around."""
+    if a.dtype.kind == "f":
+        return _wide(numpy.power)(a, b)
+    found, one = numpy.ones_like(a), b.dtype.type(1)
+    for _ in range(8 * a.dtype.itemsize):
+        found = numpy.where(b & one, found * a, found)
+        a, b = a * a, b >> one
+    return found
+
+
 def _quotient(a: Array, b: Array) -> Array:
     """The quotient of integers, truncated towards 0."""
     quotient = a // b
@@ -382,7 +393,8 @@ REDUCTIONS: dict[Any, Callable[[Array], Array]] = {
 }
 #: Instructions without a NumPy function of the same meaning.
 TABLE: dict[str, Callable[..., Array]] = {
-    **{n: _wide(getattr(numpy, n)) for n in (*FUNCTIONS, "power") if n != "erf"},
+    **{n: _wide(getattr(numpy, n)) for n in FUNCTIONS if n != "erf"},
+    "power": _power,
     "erf": _wide(numpy.vectorize(math.erf, otypes=["float64"])),
     "divide": _quotient,
     "multiply_add": _multiply_add,

@@ -246,7 +246,7 @@ class Instruction(NamedTuple):
     floor ceil rint trunc    floating
     floor_divide remainder   two of one dtype, Python's signs (x // 0 and x % 0 of integers are 0)
     multiply_add             three float32: a * b + c, rounded once
-    power                    two floating
+    power                    two of one dtype (the second, if whole, at least 0)
     maximum minimum          two; NaN wins
     those of FUNCTIONS       floating (mathlib turns them into arithmetic)
     equal not_equal less     two of one dtype -> bool

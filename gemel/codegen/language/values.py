@@ -275,9 +275,7 @@ def power(a: Recorded, b: Term) -> Recorded:
         dtype = dtypes.promote_weak(a.dtype, dtypes.weak(b))
         return _product(a.cast(dtype), int(b))
     a, b = common(a.recorder, a, b)
-    if a.dtype.kind == "f":
-        return a.binary("power", b)
-    return _integer_power(a, b)
+    return a.binary("power", b)
 
 
 def _product(a: Recorded, count: int) -> Recorded:
@@ -288,14 +286,3 @@ def _product(a: Recorded, count: int) -> Recorded:
     half = _product(a, count // 2)
     square = half * half
     return square * a if count % 2 else square
-
-
-def _integer_power(a: Recorded, b: Recorded) -> Recorded:
-    """Wrapping integer power by squaring; for exponents that are not negative."""
-    append = a.recorder.append
-    result, base, left = a.recorder.constant(1, a.dtype), a, b
-    for _ in range(a.dtype.digits):
-        odd = (left & 1) != 0
-        result = append("select", a.dtype, (odd, result * base, result))
-        base, left = base * base, left >> 1
-    return result

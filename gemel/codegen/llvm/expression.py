@@ -134,7 +134,9 @@ class Printer:
 
     def _power(self, step: Instruction, a: Value, b: Value) -> Value:
         """Powers that are products or roots are computed as such, wherever the exponent comes
-        from."""
+        from. Those of integers are expanded."""
+        if step.dtype.kind != "f":
+            return self._expanded(step, [a, b])
         exponent = self._values[step.arguments[1]]
         if exponent is not b or self.lanes == 1:
             return self._power_to_one(step, a, b, exponent)
