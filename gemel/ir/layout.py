@@ -6,6 +6,7 @@ and strides may be free (`Dim`); methods that end in ``for_all`` answer for all 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from gemel.extent import same_for_all, seen
@@ -35,6 +36,11 @@ class Layout:
         self.shape: tuple[int, ...] = tuple(shape)
         self.strides: tuple[Any, ...] = tuple(strides)
         self.offset = offset
+
+    def ordered(self, axes: Sequence[int]) -> Layout:
+        """The layout with its axes in this order."""
+        strides = (self.strides[axis] for axis in axes)
+        return Layout((self.shape[axis] for axis in axes), strides, self.offset)
 
     def is_same_for_all(self, other: Layout) -> bool:
         """Whether a layout of this shape puts all elements in the same places, for all sizes."""

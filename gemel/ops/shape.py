@@ -200,8 +200,7 @@ def _(x: Spec, *, axes: Any) -> Spec:
 
 @transpose.view
 def _(layout: Layout, result: Spec, *, axes: Any) -> Layout:
-    order = axis_order(len(layout.shape), axes)
-    return Layout(result.shape, (layout.strides[axis] for axis in order), layout.offset)
+    return layout.ordered(axis_order(len(layout.shape), axes))
 
 
 @transpose.gradient

@@ -287,6 +287,11 @@ def _(
             source = source.narrow(lead + axis, start, length)
             offset = offset + start * spread[axis]
         target = total.at(Layout(source.shape, (*total.strides[:lead], *spread), offset))
+        # The last axis of a window next to the last one that counts windows: with strides, places
+        # of a row alternate between elements of a window, which kernels read from several rows.
+        order = (*range(lead + axes - 1), *range(lead + axes, lead + 2 * axes - 1))
+        order = (*order, lead + axes - 1, lead + 2 * axes - 1)
+        source, target = (each.at(each.layout.ordered(order)) for each in (source, target))
         loop = emit.loop(source.shape)
         added = loop.load(target) + loop.cast(loop.load(source), wide)
         loop.store(target, added)
