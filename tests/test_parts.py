@@ -240,3 +240,28 @@ tell(bits=[float(y) for y in (x.sum(), (x * x).mean(), x.var(), x.max())])
 """
     found = [run(program, GEMEL_WORKERS=workers)["bits"] for workers in ("0", "1", "2", "5")]
     assert all(bits == found[0] for bits in found)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((4096, 64), 0), ((32, 128, 64), (0, 1))])
+def test_long_reductions_of_one_array_read_it_once(shape: Any, axis: Any) -> None:
+    """One kernel for the parts of all of them, and one for each to join its parts."""
+
+    def reductions(x: Any, g: Any) -> Any:
+        return g.sum(axis=axis), (g * x).sum(axis=axis), (g - x).max(axis=axis)
+
+    chance = numpy.random.default_rng(0)
+    x, g = (chance.random(shape).astype("float32") for _ in range(2))
+    compiled = gemel.compile(reductions)
+    found = compiled(np.array(x), np.array(g))
+    for one, other in zip(found, reductions(x, g), strict=True):
+        numpy.testing.assert_allclose(one.asnumpy(), other, rtol=1e-4)
+    assert "4 kernels" in compiled.plan_summary(np.array(x), np.array(g))
+
+
+def test_sums_that_keep_their_axes_share_a_kernel() -> None:
+    def both(x: Any) -> Any:
+        return x.sum(axis=1, keepdims=True), (x + 1).max(axis=1, keepdims=True)
+
+    x, compiled = np.ones((16, 32, 64)), gemel.compile(both)
+    assert [each.shape for each in compiled(x)] == [(16, 1, 64)] * 2
+    assert "1 kernel," in compiled.plan_summary(x)

@@ -40,11 +40,15 @@ JOINED = {
 
 #: Makes a part of an entry along an axis.
 Part = Callable[[Entry, int], Entry]
+#: The parts of entries so far, by what makes them. Reductions that read one array read the same
+#: parts of it, so they can share kernels.
+Parts = dict[tuple[str, Entry, int], Entry]
 
 
 def in_parts(graph: Graph) -> Graph:
     """Replace long reductions to few results by reductions of parts, and one of their results."""
     uses = graph.uses()
+    parts: Parts = {}
 
     def divided(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
         if not isinstance(node.op, Reduction) or node.op.combine not in JOINED:
@@ -54,7 +58,7 @@ def in_parts(graph: Graph) -> Graph:
         if x.dtype.kind == "c" or not axes or not _pays(x, axes):
             return None
         with part_of(node):
-            return _Division(node, x, axes, uses).result()
+            return _Division(node, x, axes, uses, parts).result()
 
     return rewrite(graph, divided)
 
@@ -74,8 +78,11 @@ def _pays(x: Entry, axes: tuple[int, ...]) -> bool:
 class _Division:
     """A reduction of `x` over `axes` that is computed in parts."""
 
-    def __init__(self, node: Node, x: Entry, axes: tuple[int, ...], uses: Counter[Entry]) -> None:
+    def __init__(
+        self, node: Node, x: Entry, axes: tuple[int, ...], uses: Counter[Entry], parts: Parts
+    ) -> None:
         assert isinstance(node.op, Reduction)
+        self.parts = parts
         self.op: Any = node.op
         self.source, self.uses = node.inputs[0], uses
         self.axes, self.keepdims = axes, node.params["keepdims"]
@@ -115,7 +122,8 @@ class _Division:
             whole = shape.narrow(entry, axis=place, start=0, length=done)
             return _reshaped(whole, place, 1, (PARTS, length))
 
-        rows = self._taken(own, axis, in_rows, lambda x, place: _reshaped(x, place, 1, (1, 1)))
+        one = lambda x, place: _reshaped(x, place, 1, (1, 1))  # noqa: E731
+        rows = self._taken(own, axis, self._once("rows", in_rows), self._once("one", one))
         inner = tuple(a + 1 if a >= axis else a for a in self.axes)
         partial = self.op(self._widened(rows), axis=inner, keepdims=True)
         found = self._reduced(_reshaped(partial, axis, 2, (PARTS,)))
@@ -127,9 +135,20 @@ class _Division:
             part: Entry = shape.narrow(entry, axis=place, start=done, length=left)
             return part
 
-        tail = self._taken(own, axis, behind, lambda x, place: x)
+        tail = self._taken(own, axis, self._once("rest", behind), lambda x, place: x)
         joined: Entry = JOINED[self.op.combine](found, self._reduced(self._widened(tail)))
         return joined
+
+    def _once(self, name: str, make: Part) -> Part:
+        """`make`, whose parts are made once and kept under a name."""
+
+        def made(entry: Entry, place: int) -> Entry:
+            key = name, entry, place
+            if key not in self.parts:
+                self.parts[key] = make(entry, place)
+            return self.parts[key]
+
+        return made
 
     def _reduced(self, x: Entry) -> Entry:
         found: Entry = self.op(x, axis=self.axes, keepdims=self.keepdims)

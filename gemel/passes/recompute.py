@@ -11,6 +11,7 @@ from collections.abc import Container, Iterable, Sequence
 from math import inf
 from typing import NamedTuple
 
+from gemel.extent import same_for_all
 from gemel.ir.free import trial
 from gemel.ir.graph import (
     Entry,
@@ -333,8 +334,12 @@ def _sums(node: Node) -> bool:
 
 def _reduces(domain: Domain, body: Graph) -> bool:
     """Whether all results are reduced: one number for each row."""
-    placed = (domain.placements[entry] for entry in body.outputs)
-    return bool(domain.reduced) and not any(domain.reduced & set(each) for each in placed)  # type: ignore[operator]
+    reduced = domain.reduced or frozenset()
+    return bool(reduced) and not any(
+        place in reduced and not same_for_all(extent, 1)  # 1: kept by `keepdims`
+        for entry in body.outputs
+        for place, extent in zip(domain.placements[entry], entry.shape, strict=True)
+    )
 
 
 def _unite(nodes: Sequence[Node]) -> Node | None:
