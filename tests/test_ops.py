@@ -28,6 +28,7 @@ from op_table import (
     results,
 )
 
+import gemel
 from gemel import np
 from gemel.errors import DTypeError
 from gemel.ir.op_kinds import Elementwise
@@ -415,3 +416,20 @@ def test_powers_of_integers_are_exact() -> None:
 
 def test_functions_are_listed() -> None:
     assert set(OPS) >= FUNCTIONS
+
+
+@pytest.mark.parametrize("run", [lambda f: f, gemel.compile], ids=["called", "compiled"])
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "int32", "uint32", "int64", "uint64"])
+def test_powers_of_whole_numbers_wrap(dtype: str, run: Any) -> None:
+    """For exponents below 8, and above 7 in a few lanes, many or all."""
+    chance = numpy.random.default_rng(0)
+    x = chance.integers(0 if dtype[0] == "u" else -100, 100, (37, 41)).astype(dtype)
+    power = run(lambda x, y: x**y)
+    for most in (8, 9, 70):
+        y = chance.integers(0, most, x.shape).astype(dtype)
+        numpy.testing.assert_array_equal(power(np.array(x), np.array(y)).asnumpy(), x**y)
+    few = numpy.where(chance.random(x.shape) < 0.02, 31, 3).astype(dtype)
+    numpy.testing.assert_array_equal(power(np.array(x), np.array(few)).asnumpy(), x**few)
+    for number in (0, 1, 2, 5, 7, 8, 64):
+        wanted = x ** x.dtype.type(number)
+        numpy.testing.assert_array_equal(run(lambda x, n=number: x**n)(np.array(x)), wanted)
