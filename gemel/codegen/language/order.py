@@ -21,6 +21,8 @@ from gemel.codegen.language.program import (
     STRIDED,
 )
 
+#: A loop shorter than this fills no vector, and gaps up to this are cheap (`PAIRED`).
+FEW_LINES, SMALL_GAP = 8, 4
 #: Strides along the dimensions of some loops, in elements.
 Strides = tuple[int, ...]
 #: The extent of a loop, and the stride of each operand along it.
@@ -62,7 +64,8 @@ def suits_inner(rows: list[Loop], columns: list[Loop], roles: Sequence[str], las
     results: where fewer operands have gaps. If that is undecided, `last` says so."""
     moved = [i for i, role in enumerate(roles) if role != INDEX and _varies(columns, i)]
     inner, outer = len(_across(moved, columns[-1])), len(_across(moved, rows[-1]))
-    return last if inner == outer else inner < outer
+    better = inner < outer
+    return better if inner != outer and _is_long(columns if better else rows) else last
 
 
 def joined(loops: list[Loop]) -> list[Loop]:
@@ -84,13 +87,24 @@ def _moved(loops: list[Loop], lines: list[int], place: int) -> list[Loop]:
 
 
 def _contiguous(loops: list[Loop], operands: list[int]) -> list[int]:
-    """How many of these operands are contiguous along each loop."""
-    return [sum(_is_one(strides[i]) for i in operands) for _, strides in loops]
+    """How many of these operands are contiguous along each loop, if it is long enough."""
+    return [
+        sum(_is_one(strides[i]) for i in operands) * _is_long([(extent, strides)])
+        for extent, strides in loops
+    ]
+
+
+def _is_long(loops: list[Loop]) -> bool:
+    """Whether vectors along the last of the loops are not nearly empty, as along a window."""
+    extent = loops[-1][0]
+    return type(extent) is not int or extent >= FEW_LINES
 
 
 def _across(operands: list[int], loop: Loop) -> list[int]:
-    """Those of the operands that have gaps along a loop."""
-    return [i for i in operands if stride_class(loop[1][i]) is STRIDED]
+    """Those of the operands that have large gaps along a loop."""
+    strides = ((i, loop[1][i]) for i in operands)
+    near = (-1, *range(SMALL_GAP + 1))
+    return [i for i, n in strides if not (type(n) is int and n in near)]
 
 
 def _varies(loops: list[Loop], operand: int) -> bool:
