@@ -115,8 +115,17 @@ class Movement(NamedTuple):
             last -= 1
         depth = product(seen.shape[len(lead) : last])
         # Copied before the reshape, which would itself copy where strides cannot express it.
-        seen = copy(seen) if self.written(x) else seen
+        seen = self.copied(seen, last - 1) if self.written(x) else seen
         return reshape(seen, shape=(*lead, depth, places))
+
+    def copied(self, seen: Any, axis: int) -> Any:
+        """Windows copied, whose last element is along an axis. If they do not overlap, each element
+        of a row of them for itself: else kernels take the few elements of a window for rows."""
+        elements = self.moves.kernel[-1]
+        if elements > self.moves.stride[-1] or not 1 < elements < FEW_ELEMENTS:
+            return copy(seen)
+        keys = [(*[slice(None)] * axis, place) for place in range(elements)]
+        return stack([seen[key] for key in keys], axis=axis)
 
     def written(self, x: Any) -> bool:
         """Whether to copy the windows before a product, if the copy fits in the caches.
@@ -477,8 +486,8 @@ def floating(name: str, x: Spec, y: Spec) -> DType:
 #: Weights of a filter that may be a product's rows, and rows for which columns are read in place,
 #: at most.
 FEW, READ = 16, 32
-#: Positions in a row that fill a vector.
-LONG = 16
+#: Positions in a row that fill a vector, and elements in a row of a window that do by no means.
+LONG, FEW_ELEMENTS = 16, 4
 #: How many windows may share an element if the windows are copied; bytes of windows that fit in
 #: the caches; and bytes of windows in one round if they do not.
 OVERLAP, WRITTEN, ROUND = 3, 8 << 20, 2 << 20

@@ -220,11 +220,9 @@ class Nest:
         roles = [role for _, role, _, _ in self.operands]
         rows, columns = ordered(rows, columns, roles, fixed=self.counts_positions)
         last = bool(inner) and max(self.reduced) == max([*outer, *inner])
-        alone = product(row[0] for row in rows) == 1
-        along_inner = (
-            bool(inner)
-            and not self.has("scan")
-            and (alone or suits_inner(rows, columns, roles, last))
+        alone = bool(inner) and product(row[0] for row in rows) == 1
+        along_inner = not self.has("scan") and (
+            alone or (last and suits_inner(rows, columns, roles))
         )
         loops = rows + columns
         vector = len(loops) - 1 if along_inner else len(rows) - 1

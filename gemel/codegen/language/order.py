@@ -21,8 +21,6 @@ from gemel.codegen.language.program import (
     STRIDED,
 )
 
-#: A loop shorter than this fills no vector, and gaps up to this are cheap (`PAIRED`).
-FEW_LINES, SMALL_GAP = 8, 4
 #: Strides along the dimensions of some loops, in elements.
 Strides = tuple[int, ...]
 #: The extent of a loop, and the stride of each operand along it.
@@ -48,24 +46,19 @@ def ordered(
     """
     inputs = [i for i, role in enumerate(roles) if role == INPUT]
     if not columns:
-        return _moved(rows, _contiguous(rows, _across(inputs, rows[-1])), len(rows) - 2), columns
+        return _moved(rows, inputs, len(rows) - 2), columns
     read = [i for i in inputs if _varies(columns, i)]
     if not fixed:
         columns = joined(columns)
-        columns = _moved(
-            columns, _contiguous(columns, _across(read, columns[-1])), len(columns) - 1
-        )
-    across = _across(_across(read, columns[-1]), rows[-1])
-    return _moved(rows, _contiguous(rows, across), len(rows) - 1), columns
+        columns = _moved(columns, read, len(columns) - 1)
+    return _moved(rows, _apart(read, columns[-1]), len(rows) - 1), columns
 
 
-def suits_inner(rows: list[Loop], columns: list[Loop], roles: Sequence[str], last: bool) -> bool:
-    """Whether vectors lie along the last of the reduced loops, instead of the last one over
-    results: where fewer operands have gaps. If that is undecided, `last` says so."""
+def suits_inner(rows: list[Loop], columns: list[Loop], roles: Sequence[str]) -> bool:
+    """Whether vectors may lie along the last of the reduced loops: no fewer operands have gaps
+    along the last loop over results."""
     moved = [i for i, role in enumerate(roles) if role != INDEX and _varies(columns, i)]
-    inner, outer = len(_across(moved, columns[-1])), len(_across(moved, rows[-1]))
-    better = inner < outer
-    return better if inner != outer and _is_long(columns if better else rows) else last
+    return len(_apart(moved, columns[-1])) <= len(_apart(moved, rows[-1]))
 
 
 def joined(loops: list[Loop]) -> list[Loop]:
@@ -79,32 +72,31 @@ def joined(loops: list[Loop]) -> list[Loop]:
     return loops
 
 
-def _moved(loops: list[Loop], lines: list[int], place: int) -> list[Loop]:
-    """The loops, with the one that has most `lines`, or the last of these, moved to a place."""
+def _moved(loops: list[Loop], operands: list[int], place: int) -> list[Loop]:
+    """The loops, with the one along which most operands are contiguous that are not along the last,
+    moved to a place."""
+    last = loops[-1]
+    apart = _apart(operands, last)
+    lines = [sum(_is_line(loop, last, i) for i in apart) for loop in loops]
     best = max(range(place + 1), key=lambda d: (lines[d], d), default=place)
     rest = loops[:best] + loops[best + 1 :]
     return [*rest[:place], loops[best], *rest[place:]] if best < place else loops
 
 
-def _contiguous(loops: list[Loop], operands: list[int]) -> list[int]:
-    """How many of these operands are contiguous along each loop, if it is long enough."""
-    return [
-        sum(_is_one(strides[i]) for i in operands) * _is_long([(extent, strides)])
-        for extent, strides in loops
-    ]
+def _is_line(loop: Loop, last: Loop, operand: int) -> bool:
+    """Whether an operand is contiguous along a loop, but not as the elements of a window: windows
+    overlap along the last loop, so vectors along that are better.
+
+    Free sizes are not asked for their values: neither for windows nor for arrays are they needed.
+    """
+    (extent, strides), step = loop, last[1][operand]
+    overlap = type(extent) is int and type(step) is int and extent > step
+    return _is_one(strides[operand]) and not overlap
 
 
-def _is_long(loops: list[Loop]) -> bool:
-    """Whether vectors along the last of the loops are not nearly empty, as along a window."""
-    extent = loops[-1][0]
-    return type(extent) is not int or extent >= FEW_LINES
-
-
-def _across(operands: list[int], loop: Loop) -> list[int]:
-    """Those of the operands that have large gaps along a loop."""
-    strides = ((i, loop[1][i]) for i in operands)
-    near = (-1, *range(SMALL_GAP + 1))
-    return [i for i, n in strides if not (type(n) is int and n in near)]
+def _apart(operands: Iterable[int], loop: Loop) -> list[int]:
+    """Those of the operands whose elements do not lie side by side along a loop."""
+    return [i for i in operands if not (type(loop[1][i]) is int and loop[1][i] in (0, 1))]
 
 
 def _varies(loops: list[Loop], operand: int) -> bool:
