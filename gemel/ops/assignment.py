@@ -16,14 +16,13 @@ from gemel.lists import leaves
 from gemel.ops.elementwise import cast, full, maximum, where
 from gemel.ops.indexing import assign, gather, integer_indices
 from gemel.ops.keys import (
-    adjacent,
-    array_axes,
     canonical,
     check_masks,
     is_array,
     is_basic,
     is_mask,
     key_shape,
+    parted,
 )
 from gemel.ops.shape import operand, reshape
 from gemel.spec import Spec, broadcast, product, same_shape
@@ -190,17 +189,14 @@ def _selected(shape: tuple[int, ...], items: Sequence[Any]) -> tuple[int, ...]:
 
     It may have free sizes, so that a program is for all of them.
     """
-    items = list(items) if any(item is Ellipsis for item in items) else [*items, Ellipsis]
-    basic = tuple(slice(None) if is_array(item) else item for item in items)
+    _, basic, axes, lead = parted(items, len(shape))
     given = [Spec(item.shape, item.dtype) for item in items if is_array(item)]
     try:
         kept = key_shape(canonical(shape, basic))
         common = broadcast("positions", *given)
     except (ArrayIndexError, ShapeError) as error:
         raise ArrayIndexError(f"assign: {error}") from None
-    axes = array_axes(items, len(shape))
     others = [n for axis, n in enumerate(kept) if axis not in axes]
-    lead = axes[0] if adjacent(items) else 0
     return (*others[:lead], *common, *others[lead:])
 
 

@@ -7,7 +7,7 @@ A canonical key has one item per axis of the input, and one per new axis: ("int"
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemel.dtype import bool_
 from gemel.errors import ArgumentError, ArrayIndexError, ShapeError
@@ -202,6 +202,25 @@ def adjacent(items: list[Any]) -> bool:
     """Whether arrays and ints (which NumPy treats as arrays here) follow one another."""
     found = [i for i, item in enumerate(items) if is_array(item) or isinstance(item, WHOLE)]
     return found == list(range(found[0], found[0] + len(found)))
+
+
+class Parted(NamedTuple):
+    """A key with arrays: all its items, those left if arrays are replaced by whole axes, the axes
+    that the arrays then index, and the axis of the result from which on their common axes are."""
+
+    items: list[Any]
+    basic: tuple[Any, ...]
+    axes: list[int]
+    lead: int
+
+
+def parted(items: Sequence[Any], ndim: int) -> Parted:
+    """The parts of a key with arrays, for an array of so many dimensions."""
+    whole = [*items] if any(item is Ellipsis for item in items) else [*items, Ellipsis]
+    basic = tuple(slice(None) if is_array(item) else item for item in whole)
+    axes = array_axes(whole, ndim)
+    # As in NumPy: unless the arrays are adjacent, their axes come first in the result.
+    return Parted(whole, basic, axes, axes[0] if adjacent(whole) else 0)
 
 
 def array_axes(items: list[Any], ndim: int) -> list[int]:

@@ -27,8 +27,8 @@ from gemel.ops.winograd import (
     exchanged,
     in_rounds,
     possible,
+    shape_of_weights,
     sizes_of,
-    sizes_of_weights,
     weights_by_tiles,
 )
 from gemel.ops.winograd_costs import KERNEL
@@ -119,8 +119,11 @@ class Movement(NamedTuple):
         return reshape(seen, shape=(*lead, depth, places))
 
     def copied(self, seen: Any, axis: int) -> Any:
-        """Windows copied, whose last element is along an axis. If they do not overlap, each element
-        of a row of them for itself: else kernels take the few elements of a window for rows."""
+        """The windows in memory of their own; `axis` is that of the elements in a window's row.
+
+        If windows do not overlap, they look like an array with its axes in another order, which
+        would be transposed a few elements at a time. So these are copied one after another.
+        """
         elements = self.moves.kernel[-1]
         if elements > self.moves.stride[-1] or not 1 < elements < FEW_ELEMENTS:
             return copy(seen)
@@ -154,13 +157,14 @@ class Movement(NamedTuple):
         """Whether `times` uses Winograd's scheme. Only sizes and dtypes decide."""
         if self.scheme == NEVER or not possible(self.moves, self.groups, x, weight):
             return False
-        return self.scheme == ALWAYS or sizes_of(x, weight, self.pad, turned).pays
+        return self.scheme == ALWAYS or sizes_of(x, weight.shape, self.pad, turned).pays
 
     def has_weights_in_tiles(self, x: Any, y: Any) -> bool:
         """Whether `weights` uses Winograd's scheme. Only sizes and dtypes decide."""
         if self.scheme == NEVER or not possible(self.moves, self.groups, x, y):
             return False
-        return self.scheme == ALWAYS or sizes_of_weights(x, y, self.pad).weights_pay
+        shape = shape_of_weights(x, y, self.pad)
+        return self.scheme == ALWAYS or sizes_of(x, shape, self.pad).weights_pay
 
     def each(self, x: Any, turned: bool = False) -> Iterator[Any]:
         """The elements under each element of the kernel in turn: (N, C, *places)."""
@@ -364,14 +368,6 @@ def tiled(pad: tuple[int, ...], scheme: str, shape: tuple[int, ...]) -> Movement
     """How the kernel of weights of this shape moves, with strides of one."""
     ones, kernel = (1,) * len(pad), (*map(int, shape[2:-2]), KERNEL, KERNEL)
     return Movement(Moves(kernel, ones, ones), tuple(pad), 1, scheme)
-
-
-def shape_of_weights(x: Any, y: Any, pad: tuple[int, ...]) -> tuple[int, ...]:
-    """The shape of the weights that make a result like y of images like x."""
-    spans = zip(x.shape[2:], pad, y.shape[2:], strict=True)
-    places = [KERNEL] * len(pad)
-    places[:-2] = [n + 2 * p - count + 1 for n, p, count in spans][:-2]
-    return (y.shape[1], x.shape[1], *places)
 
 
 # --- sums of windows ------------------------------------------------------------------------

@@ -13,13 +13,12 @@ from gemel.ir.reference import numpy
 from gemel.lists import leaves
 from gemel.ops.indexing import basic_index, boolean_index, gather, integer_indices
 from gemel.ops.keys import (
-    adjacent,
-    array_axes,
     canonical,
     check_masks,
     is_array,
     is_basic,
     is_mask,
+    parted,
     placed,
 )
 from gemel.ops.points import points
@@ -75,14 +74,10 @@ def _masks_as_positions(x: Any, items: list[Any]) -> tuple[Any, list[Any]]:
 
 def _advanced(x: Any, items: list[Any]) -> Any:
     """Index with integer arrays: first the basic items, then one gather."""
-    if not any(item is Ellipsis for item in items):
-        items = [*items, Ellipsis]
-    basic = tuple(slice(None) if is_array(item) else item for item in items)
-    axes, named = array_axes(items, len(x.shape)), placed(items, len(x.shape))
+    items, basic, axes, lead = parted(items, len(x.shape))
+    named = placed(items, len(x.shape))
     x = getitem(x, basic)
     arrays = [item for item in items if is_array(item)]
-    # As in NumPy: unless the arrays are adjacent, their axes come first in the result.
-    lead = axes[0] if adjacent(items) else 0
     return _selected(x, arrays, axes, lead, [axis for item, axis in named if is_array(item)])
 
 

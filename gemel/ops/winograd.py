@@ -66,7 +66,7 @@ def by_tiles(x: Any, weight: Any, pad: tuple[int, ...], turned: bool) -> Any:
 
     If `turned`, the channels of the weights (C, K, 3, 3) are exchanged, and their kernels reversed.
     """
-    sizes = sizes_of(x, weight, pad, turned)
+    sizes = sizes_of(x, weight.shape, pad, turned)
     factors, count = factors_of(weight, turned), sizes.together
     if count == sizes.images:
         return of_images(x, factors, sizes, pad)
@@ -76,13 +76,14 @@ def by_tiles(x: Any, weight: Any, pad: tuple[int, ...], turned: bool) -> Any:
     return reshape(found, shape=(sizes.images, *found.shape[2:]))
 
 
-def sizes_of(x: Any, weight: Any, pad: tuple[int, ...], turned: bool) -> Sizes:
-    """The sizes of a convolution that has a kernel of 3 x 3, or of 3 x 3 in several planes."""
+def sizes_of(x: Any, shape: Any, pad: tuple[int, ...], turned: bool = False) -> Sizes:
+    """The sizes of a convolution with weights of this shape: a kernel of 3 x 3, or of 3 x 3 in
+    several planes."""
     images, taken, *space = map(int, x.shape)
     *deep, rows, columns = (n + 2 * p for n, p in zip(space, pad, strict=True))
-    given, rest = int(weight.shape[1 if turned else 0]), KERNEL - 1
+    given, rest = int(shape[1 if turned else 0]), KERNEL - 1
     found = Sizes(images, taken, given, rows - rest, columns - rest, turned)
-    return found._replace(deep=deep[0], places=int(weight.shape[2])) if deep else found
+    return found._replace(deep=deep[0], places=int(shape[2])) if deep else found
 
 
 def factors_of(weight: Any, turned: bool) -> Any:
@@ -227,7 +228,7 @@ def weights_by_tiles(x: Any, y: Any, pad: tuple[int, ...]) -> Any:
     """The gradient of the weights (K, C, 3, 3): of images (N, C, H, W) bordered by `pad` zeros, and
     for the gradient y (N, K, *S) of the result. Of volumes, (K, C, places, 3, 3).
     """
-    sizes = sizes_of_weights(x, y, pad)
+    sizes = sizes_of(x, shape_of_weights(x, y, pad), pad)
     count = sizes.together
     start = SEEN * SEEN, sizes.given, sizes.places * sizes.taken
     total = full(0, shape=start, dtype=x.dtype.accumulate.name)
@@ -246,13 +247,12 @@ def weights_by_tiles(x: Any, y: Any, pad: tuple[int, ...]) -> Any:
     return swapaxes(taps, 1, 2)
 
 
-def sizes_of_weights(x: Any, y: Any, pad: tuple[int, ...]) -> Sizes:
-    """The sizes of the convolution whose weights have a gradient."""
-    images, taken, *space = map(int, x.shape)
-    given, *counts, rows, columns = map(int, y.shape[1:])
-    deep = [n + 2 * p for n, p in zip(space[:-2], pad[:-2], strict=True)]
-    found = Sizes(images, taken, given, rows, columns)
-    return found._replace(deep=deep[0], places=deep[0] - counts[0] + 1) if deep else found
+def shape_of_weights(x: Any, y: Any, pad: tuple[int, ...]) -> tuple[int, ...]:
+    """The shape of the weights that make a result like y of images like x."""
+    spans = zip(x.shape[2:], pad, y.shape[2:], strict=True)
+    places = [KERNEL] * len(pad)
+    places[:-2] = [n + 2 * p - count + 1 for n, p, count in spans][:-2]
+    return (y.shape[1], x.shape[1], *places)
 
 
 def summed(body: Callable[[Any, Any, Any], Any], total: Any, x: Any, y: Any) -> Any:

@@ -100,9 +100,13 @@ class Backend:
     @property
     def printed(self) -> Callable[[Sequence[Program]], str]:
         """How programs are printed for readers: as CUDA C++ for a GPU, else as C."""
-        from gemel.codegen import c, cuda
+        if self.target.grid:
+            from gemel.codegen import cuda
 
-        return cuda.source if self.target.grid else c.source
+            return cuda.source
+        from gemel.codegen import c
+
+        return c.source
 
     def passes(self, chosen: Sequence[Any] | None = None) -> tuple[Any, ...]:
         """The passes for a graph: the pipeline or `chosen` ones, as this kind of device needs

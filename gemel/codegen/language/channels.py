@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from gemel.codegen.language.order import always
 from gemel.codegen.language.program import INDEX, INPUT, OUTPUT
 from gemel.codegen.language.values import Recorded
 from gemel.extent import same_for_all
@@ -37,7 +38,7 @@ def by_channel(nest: Nest, dimensions: list[int]) -> Nest | None:
     if nest.has(*ELSEWHERE) or any(role == INDEX for _, role, _, _ in nest.operands):
         return None
     operands = [strides for _, _, _, strides in nest.operands]
-    if sum(any(_is_one(strides[axis]) for strides in operands) for axis in dimensions) < 2:
+    if sum(any(always(strides[axis], 1, -1) for strides in operands) for axis in dimensions) < 2:
         return None  # all that have neighbours have them along one axis
     most = min(MOST_CHANNELS, MOST_STEPS // len(nest.recorder.code))
     for axis, along, size in _axes(nest, dimensions):
@@ -64,21 +65,11 @@ def _kind(nest: Nest, operand: tuple[Any, ...], axis: int, along: int) -> str:
     """How an operand lies: a ``plane`` for each channel, or ``pixel`` after pixel; the ``same``
     everywhere in a plane; empty for other ways."""
     _, role, _, strides = operand
-    if _is(strides[along], 1) or (role == INPUT and _is_one(strides[along])):
+    if always(strides[along], 1) or (role == INPUT and always(strides[along], -1)):
         return "plane"
-    if _is(strides[axis], 1) and strides[along] == nest.shape[axis]:
+    if always(strides[axis], 1) and strides[along] == nest.shape[axis]:
         return "pixel"
-    return "same" if role == INPUT and _is(strides[along], 0) else ""
-
-
-def _is(stride: Any, value: int) -> bool:
-    """Whether a stride has this value in all calls."""
-    return type(stride) is int and stride == value
-
-
-def _is_one(stride: Any) -> bool:
-    """Whether neighbours lie side by side, in either direction."""
-    return _is(stride, 1) or _is(stride, -1)
+    return "same" if role == INPUT and always(strides[along], 0) else ""
 
 
 def _without(nest: Nest, axis: int, along: int, kinds: list[str]) -> Nest:
@@ -88,7 +79,7 @@ def _without(nest: Nest, axis: int, along: int, kinds: list[str]) -> Nest:
     numbers: dict[int, int] = {}
     for channel in range(channels):
         for number, (place, role, dtype, strides) in enumerate(nest.operands):
-            if channel and _is(strides[axis], 0):
+            if channel and always(strides[axis], 0):
                 continue  # all channels read the same
             assert place is not None
             offset = place.layout.offset + channel * strides[axis]

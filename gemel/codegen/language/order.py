@@ -91,21 +91,22 @@ def _is_line(loop: Loop, last: Loop, operand: int) -> bool:
     """
     (extent, strides), step = loop, last[1][operand]
     overlap = type(extent) is int and type(step) is int and extent > step
-    return _is_one(strides[operand]) and not overlap
+    return always(strides[operand], 1) and not overlap
 
 
 def _apart(operands: Iterable[int], loop: Loop) -> list[int]:
     """Those of the operands whose elements do not lie side by side along a loop."""
-    return [i for i in operands if not (type(loop[1][i]) is int and loop[1][i] in (0, 1))]
+    return [i for i in operands if not always(loop[1][i], 0, 1)]
 
 
 def _varies(loops: list[Loop], operand: int) -> bool:
     """Whether an operand moves along any of the loops."""
-    return any(not (type(n) is int and n == 0) for n in (strides[operand] for _, strides in loops))
+    return any(not always(strides[operand], 0) for _, strides in loops)
 
 
-def _is_one(stride: Any) -> bool:
-    return type(stride) is int and stride == 1
+def always(stride: Any, *values: int) -> bool:
+    """Whether a stride has one of these values in all calls."""
+    return type(stride) is int and stride in values
 
 
 def place_class(place: Any, role: str, number: int, along: Any, above: Any) -> int:
@@ -133,6 +134,7 @@ def stride_class(stride: int) -> int:
 __all__ = [
     "Loop",
     "Strides",
+    "always",
     "joined",
     "merged",
     "ordered",
