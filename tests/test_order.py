@@ -11,11 +11,12 @@ import numpy
 import pytest
 
 import gemel
-from gemel import np
+from gemel import np, npx
 from gemel.codegen.language import body, nest
 from gemel.codegen.language.order import joined, merged
 from gemel.codegen.language.program import ACROSS, CONTIGUOUS, STRIDED, Program
 from gemel.ir.declare import elementwise
+from gemel.ir.layout import Layout
 
 SHAPES = [(17, 9, 33), (3, 20, 1), (8, 8, 8), (2, 0, 3), (5, 12, 9, 16)]
 RUNS = [lambda f: f, gemel.compile]
@@ -142,6 +143,42 @@ def test_operands_across_are_turned_in_squares(classes: list[list[int]]) -> None
     twice_over(x.transpose(0, 2, 1, 3)).wait_to_read()  # contiguous along the last loop
     twice_over(x[:, :, :3].transpose(3, 0, 1, 2)).wait_to_read()  # rows of three
     assert classes == [[CONTIGUOUS, CONTIGUOUS], [STRIDED, CONTIGUOUS]]
+
+
+AGAINST_RESULTS: dict[str, Callable[..., Any]] = {
+    "softmax": lambda x, y: npx.softmax(x, axis=-1),
+    "softmax of columns": lambda x, y: npx.softmax(x, axis=0),
+    "a mean subtracted": lambda x, y: x - x.mean(axis=-1, keepdims=True),
+    "running sums": lambda x, y: np.cumsum(x, axis=-1),
+    "running products of columns": lambda x, y: np.cumprod(x / 50, axis=0),
+    "sums of products": lambda x, y: (x * y).sum(axis=-1),
+    "largest difference": lambda x, y: np.abs(x - y).max(axis=0),
+}
+
+
+@pytest.mark.parametrize("name", AGAINST_RESULTS)
+def test_reductions_copy_first_what_no_order_of_loops_suits(
+    name: str, classes: list[list[int]]
+) -> None:
+    """In squares, so that results have the bits of a dense array's."""
+    function = AGAINST_RESULTS[name]
+    x, y = np.array(elements((45, 67))), np.array(elements((67, 45)))
+    turned = gemel.compile(lambda x, y: function(x.T, y))(x, y)
+    assert [ACROSS, CONTIGUOUS] in classes
+    dense = gemel.compile(lambda x, y: function(x, y))(x.T.copy(), y)
+    assert turned.tolist() == dense.tolist()
+
+
+def test_layouts_that_lie_across() -> None:
+    assert Layout((3, 5), (1, 3)).lies_across
+    assert Layout((3, 5, 1), (1, 3, 7)).lies_across
+    assert Layout((2, 4, 3, 3), (36, 1, 12, 4)).lies_across  # images with channels last
+    assert not Layout((3, 5), (5, 1)).lies_across
+    assert not Layout((1, 5), (1, 3)).lies_across  # along one axis only
+    assert not Layout((3, 5), (1, 0)).lies_across  # repeated
+    assert not Layout((3, 5), (1, 2)).lies_across  # windows that overlap
+    assert not Layout((3, 5), (2, 6)).lies_across  # no lines at all
+    assert not Layout((), ()).lies_across
 
 
 def test_loops_without_gaps_are_joined_in_any_order() -> None:

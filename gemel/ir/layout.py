@@ -55,6 +55,19 @@ class Layout:
         return along or self.contiguous
 
     @property
+    def lies_across(self) -> bool:
+        """Whether elements lie side by side along an axis, but not along the last one, as in a
+        transposed array. Axes of one element do not count, and windows that overlap are no such
+        arrays."""
+        pairs = zip(self.shape, self.strides, strict=True)
+        axes = [(n, s) for n, s in pairs if not (type(n) is int and n == 1)]
+        if not axes or type(axes[-1][1]) is int and axes[-1][1] in (0, 1):
+            return False
+        lines = [n for n, s in axes if type(s) is int and s == 1]
+        steps = [s for _, s in axes if type(s) is int and s > 1]
+        return any(not any(type(n) is int and n > s for s in steps) for n in lines)
+
+    @property
     def contiguous(self) -> bool:
         """Whether the elements lie in C order without gaps."""
         if product(self.shape) <= 1:

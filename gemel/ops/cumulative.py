@@ -65,6 +65,7 @@ def _scan(emit: Emitter, outputs: Any, inputs: Any, axis: int, kind: str) -> Non
     if result.shape[axis] == 1 or any(type(n) is int and n == 0 for n in result.shape):
         emit.copy(x, result)
         return
+    x = emit.contiguous(x) if x.layout.lies_across else x  # one order of loops for both
     wide = result.dtype.accumulate
     loop = emit.loop(result.shape, reduced=frozenset({axis % len(result.shape)}))
     loop.store(result, loop.scan(kind, loop.load(x).cast(wide)))

@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from gemel.codegen.contract.product import OFTEN, Workspace, factor, is_only_factor, write_product
+from gemel.codegen.language.body import read_across
 from gemel.codegen.language.lane import naming
 from gemel.codegen.language.launch import Number, Place
 from gemel.codegen.language.nest import Nest
@@ -350,6 +351,7 @@ class Lowering:
             )
             launches = write_product(body, places, outputs, workspace)
         else:
+            places.update({e: self.contiguous(places[e]) for e in read_across(body, places)})
             launches = self.launches.loops(body, places, outputs)
         for launch in launches:
             self.emission.launch(launch)

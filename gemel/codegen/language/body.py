@@ -49,6 +49,19 @@ def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> l
     return [nest.finish()]
 
 
+def read_across(body: Graph, places: dict[Entry, Any]) -> list[Entry]:
+    """The inputs of a body to copy before its loops, if it reduces: those that lie in another order
+    than results or inputs of the same shape. No order of loops suits both, and while elementwise
+    loops transpose such inputs in squares, reductions would read them element by element."""
+    if not any(isinstance(node.op, Reduction) for node in body.walk()):
+        return []
+    layouts = {e: place.layout for e, place in places.items() if isinstance(place, Place)}
+    lines = [entry for entry, layout in layouts.items() if layout.strides[-1:] == (1,)]
+    shapes = [entry.shape for entry in (*body.outputs, *lines)]
+    across = [entry for entry, layout in layouts.items() if layout.lies_across]
+    return [e for e in across if any(same_shape_for_all(e.shape, shape) for shape in shapes)]
+
+
 def in_loops(body: Graph) -> list[Node]:
     """The operations of a body that have a place in its loops, each after its inputs.
 
