@@ -17,9 +17,12 @@ constexpr int64_t kSome = 4096;  // up to this many, the buckets stay in the fir
 // The first elements of a row are found in one scan of it if at most one in kShare is wanted, and
 // of more than a few (`kMostFirst`, or less if keys are short) one in kShareOfMany.
 constexpr int64_t kShare = 4, kShareOfMany = 64;
-constexpr int64_t kTogether = 32;  // elements that are compared at once
-constexpr double kEach = 1.0;      // nanoseconds for each byte of a key, and for the key itself
-constexpr double kTile = 20'000;   // nanoseconds of work that are worth waking another thread
+constexpr int64_t kTogether = 32;   // elements that are compared at once
+constexpr double kEach = 1.0;       // nanoseconds for each byte of a key, and for the key itself
+constexpr double kTile = 20'000;    // nanoseconds of work that are worth waking another thread
+constexpr int64_t kLine = 64;       // bytes of a cache line
+constexpr int64_t kLines = 4;       // with fewer cache lines of rows, threads divide a line
+constexpr int64_t kRoom = 1 << 24;  // bytes for rows that are sorted together
 
 struct Range {  // of rows
   int64_t begin, end;
@@ -206,22 +209,60 @@ Element* sort_row(Element* elements, Element* spare, int64_t count, Bits turned)
   return sort_by_digits(elements, spare, count);
 }
 
+// Calls `each(i, c)` for all i below `length` and all c below `count`: a simple loop if there is
+// one c, which is faster by a third.
+template <typename Each>
+void for_each(int64_t length, int64_t count, Each each) {
+  if (count == 1) {
+    for (int64_t i = 0; i < length; ++i) each(i, 0);
+    return;
+  }
+  for (int64_t i = 0; i < length; ++i) {
+    for (int64_t c = 0; c < count; ++c) each(i, c);
+  }
+}
+
+// Sorts some rows. Elements are loaded by `load(bits, place in the row)`; what is stored at place i
+// is `result(sorted[i])`. Rows whose elements lie between each other's (`after` > 1) are sorted a
+// cache line of results at a time, so that each line is read and written once.
+template <typename Order, typename Element, typename Bits, typename Result, typename Load,
+          typename Store>
+void sort_rows(const SortedRows& rows, Range range, const Bits* from, Result* to, Bits turned,
+               Load load, Store result) {
+  constexpr int64_t line = kLine / std::max(sizeof(Bits), sizeof(Result));
+  const int64_t pitch = rows.length + line;  // each row begins in another set of the cache
+  const int64_t held = std::max<int64_t>(1, kRoom / (pitch * sizeof(Element)));
+  const int64_t most = std::min({line, rows.after, held});
+  const auto room = std::make_unique_for_overwrite<Element[]>((most + 1) * pitch);
+  Element* sorted[line];
+  for (int64_t c = 0; c < most; ++c) sorted[c] = &room[c * pitch];
+  Element* spare = &room[most * pitch];
+  for (int64_t row = range.begin, count = 0; row < range.end; row += count) {
+    const int64_t block = row / rows.after, column = row % rows.after;
+    count = std::min({most, rows.after - column, range.end - row});
+    const Bits* source = from + block * rows.length * rows.after + column;
+    for_each(rows.length, count,
+             [&](int64_t i, int64_t c) { sorted[c][i] = load(source[i * rows.after + c], i); });
+    Result* target = to + block * rows.wanted() * rows.after + column;
+    for (int64_t c = 0; c < count; ++c) {
+      Element* found = sort_row<Order>(sorted[c], spare, rows.length, turned);
+      if (found == spare) std::swap(sorted[c], spare);
+    }
+    for_each(rows.wanted(), count,
+             [&](int64_t i, int64_t c) { target[i * rows.after + c] = result(sorted[c][i]); });
+  }
+}
+
 template <typename Bits, typename Order>
 void sort_elements(const SortedRows& rows, Range range, const char* source, char* target) {
   const auto* from = reinterpret_cast<const Bits*>(source);
   auto* to = reinterpret_cast<Bits*>(target);
   const Bits turned = rows.descending ? static_cast<Bits>(~Bits{0}) : Bits{0};
-  const auto room = std::make_unique_for_overwrite<Bits[]>(2 * rows.length);
-  for (int64_t row = range.begin; row < range.end; ++row) {
-    const int64_t begin = row / rows.after * rows.length * rows.after + row % rows.after;
-    for (int64_t i = 0; i < rows.length; ++i) {
-      room[i] = Order::key(from[begin + i * rows.after], false) ^ turned;
-    }
-    const Bits* sorted = sort_row<Order>(&room[0], &room[rows.length], rows.length, turned);
-    for (int64_t i = 0; i < rows.length; ++i) {
-      to[begin + i * rows.after] = Order::bits(static_cast<Bits>(sorted[i] ^ turned));
-    }
-  }
+  const auto key = [turned](Bits bits, int64_t) {
+    return static_cast<Bits>(Order::key(bits, false) ^ turned);
+  };
+  const auto element = [turned](Bits key) { return Order::bits(static_cast<Bits>(key ^ turned)); };
+  sort_rows<Order, Bits>(rows, range, from, to, turned, key, element);
 }
 
 template <typename Bits, typename Order>
@@ -229,17 +270,12 @@ void sort_positions(const SortedRows& rows, Range range, const char* source, cha
   const auto* from = reinterpret_cast<const Bits*>(source);
   auto* to = reinterpret_cast<int64_t*>(target);
   const Bits turned = rows.descending ? static_cast<Bits>(~Bits{0}) : Bits{0};
-  const auto room = std::make_unique_for_overwrite<Placed<Bits>[]>(2 * rows.length);
-  for (int64_t row = range.begin; row < range.end; ++row) {
-    const int64_t begin = row / rows.after * rows.length * rows.after + row % rows.after;
-    for (int64_t i = 0; i < rows.length; ++i) {
-      const auto key = static_cast<Bits>(Order::key(from[begin + i * rows.after], true) ^ turned);
-      room[i] = {key, static_cast<uint32_t>(i)};
-    }
-    const auto* sorted = sort_row<Order>(&room[0], &room[rows.length], rows.length, turned);
-    const int64_t goal = row / rows.after * rows.wanted() * rows.after + row % rows.after;
-    for (int64_t i = 0; i < rows.wanted(); ++i) to[goal + i * rows.after] = sorted[i].position;
-  }
+  const auto placed = [turned](Bits bits, int64_t i) {
+    const auto key = static_cast<Bits>(Order::key(bits, true) ^ turned);
+    return Placed<Bits>{key, static_cast<uint32_t>(i)};
+  };
+  const auto position = [](const Placed<Bits>& element) { return int64_t{element.position}; };
+  sort_rows<Order, Placed<Bits>>(rows, range, from, to, turned, placed, position);
 }
 
 // As sort_positions, but only for the first few positions of each row. The row is read once, and
@@ -401,9 +437,12 @@ double cost_of(const SortedRows& rows, int dtype, int64_t elements) {
   return kEach * static_cast<double>(elements) * passes;
 }
 
+// Rows whose elements lie between each other's come by cache lines, unless there are few lines.
 int64_t rows_together(const SortedRows& rows, int dtype) {
   const double row = std::max(1.0, cost_of(rows, dtype, rows.length));
-  return std::max<int64_t>(1, static_cast<int64_t>(kTile / row));
+  const auto together = std::max<int64_t>(1, static_cast<int64_t>(kTile / row));
+  const int64_t line = kLine / (rows.positions ? item_size(kInt64) : item_size(dtype));
+  return rows.after < kLines * line ? together : (together + line - 1) / line * line;
 }
 
 class SortOperation final : public Operation {
