@@ -522,3 +522,18 @@ def test_covariances_of_complex_numbers(name: str) -> None:
     found = getattr(np, name)(np.array(variables))
     assert found.dtype == "complex64"
     numpy.testing.assert_allclose(found.asnumpy(), getattr(numpy, name)(variables), atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int64", "uint64"])
+def test_clip_of_whole_numbers(dtype: str) -> None:
+    """Bounds inside, at the ends and outside of the dtype, also in the wrong order."""
+    x = numpy.arange(-300, 300).astype(dtype)
+    least, most = numpy.iinfo(dtype).min, numpy.iinfo(dtype).max
+    inside = (max(least, -50), 50)
+    for low, high in (inside, (3, 3), (50, 3), (least, 5), (3, most), (-(10**20), 7), (1, 10**20)):
+        for run in (lambda f: f, gemel.compile):
+            found = run(lambda a, low=low, high=high: np.clip(a, low, high))(np.array(x))
+            assert found.dtype == x.dtype
+            numpy.testing.assert_array_equal(
+                found.asnumpy(), numpy.clip(x, max(low, least), min(high, most))
+            )

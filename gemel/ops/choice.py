@@ -41,7 +41,10 @@ def _limited(x: Any, low: Any, high: Any) -> Any:
     low, high = _bounds(x.dtype, low, high)
     if low is None:
         return copied(x) if high is None else minimum(x, high)
-    return maximum(x, low) if high is None else limit(x, low, high)
+    if high is None:
+        return maximum(x, low)
+    # `_bounds` has left no other whole numbers than those that the dtype holds.
+    return limit(x, low, high, held=type(low) is int and type(high) is int)
 
 
 def _bounds(dtype: DType, low: Any, high: Any) -> tuple[Any, Any]:

@@ -273,7 +273,7 @@ def _(graph: Graph, call: Call, y: str, x: str) -> Written:
 
 
 @exports("limit")
-def _(graph: Graph, call: Call, x: str, low: str, high: str) -> Written:
+def _(graph: Graph, call: Call, x: str, low: str, high: str, **_: Any) -> Written:
     if call.inputs[0].dtype is bool_:
         found = graph.node("And", graph.node("Or", x, low), high)
     elif any(spec.ndim for spec in call.inputs[1:]):
