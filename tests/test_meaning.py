@@ -32,6 +32,7 @@ from random_kernels import (
 
 from gemel.codegen.language import meaning
 from gemel.codegen.language.program import (
+    BROADCAST,
     CONTIGUOUS,
     INNER,
     INPUT,
@@ -40,10 +41,11 @@ from gemel.codegen.language.program import (
     OUTPUT,
     Operand,
     Program,
+    Schedule,
 )
 from gemel.codegen.language.values import Recorder
 from gemel.codegen.target import TARGETS
-from gemel.dtype import float32, int32, int64
+from gemel.dtype import DType, float32, int32, int64
 
 PAGE = Path(__file__).parent.parent / "docs" / "internals" / "kernels.md"
 
@@ -171,6 +173,39 @@ def test_columns_of_large_arrays_go_by_strips(
     results = [numpy.zeros(columns * dtype.itemsize, "uint8") for dtype in dtypes[1:]]
     case = Case([call], [values.view("uint8"), *results], dtypes)
     same_bytes(case, outcome(case, partial(compiled, target))[1], outcome(case, meant)[1])
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("at_once", (5, 7))
+@pytest.mark.parametrize("dtype", (float32, int32))
+def test_sums_over_windows_of_some_rows(target: str, at_once: int, dtype: DType) -> None:
+    """Any number of rows of results, columns and lines of windows. Results are added to what was
+    there, so no row may be written twice."""
+    record = Recorder()
+    x, weight, before = (record.load(n, dtype) for n in range(3))
+    record.store(3, before + record.reduce("sum", x * weight))
+    operands = [
+        Operand(dtype, INPUT, CONTIGUOUS, True), Operand(dtype, INPUT, BROADCAST, True),
+        Operand(dtype, INPUT, CONTIGUOUS), Operand(dtype, OUTPUT, CONTIGUOUS),
+    ]  # fmt: skip
+    schedule = Schedule(OUTER, rows=at_once).text
+    program = Program(3, 2, schedule, tuple(operands), (), 0, tuple(record.code))
+    kernel = compiled(target, program)
+    sizes = pairs((1, 4, 5, 7, 8, 17), (1, 7, 16, 37), (at_once, at_once + 4), (1, 5, 63))
+    for rows, columns, high, wide in sizes:
+        pitch, lines = columns + wide, rows - 1 + high
+        plane, result = pitch * lines, rows * columns
+        shape = {"x": 2 * plane, "weight": 2 * high * wide, "y": 2 * result}
+        values = [numpy.arange(n) * 7 % (13 + i) - 6 for i, n in enumerate(shape.values())]
+        strides = [
+            *(plane, pitch, 1, pitch, 1), *(high * wide, 0, 0, wide, 1),
+            *(result, columns, 1, 0, 0) * 2,
+        ]  # fmt: skip
+        places = [(0, 0), (1, 0), (2, 0), (2, 0)]
+        call = Call(program, places, [2, rows, columns, high, wide, *strides], [0, 1, 2])
+        buffers = [each.astype(dtype.name).view("uint8") for each in values]
+        case = Case([call], buffers, [dtype] * 3)
+        same_bytes(case, outcome(case, lambda _: kernel)[1], outcome(case, meant)[1])
 
 
 def test_the_page_shows_what_is_true() -> None:

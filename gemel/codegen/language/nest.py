@@ -33,7 +33,9 @@ from gemel.codegen.language.program import (
     STRIDED,
     Operand,
     Program,
+    Schedule,
 )
+from gemel.codegen.language.slides import rows_at_once
 from gemel.dtype import DType, bool_, int64, uint64
 from gemel.extent import Dim, maximum, minimum, same_for_all
 from gemel.ir.position import At
@@ -241,9 +243,11 @@ class Nest:
             operands.append(made)
         scalars = tuple(number.passed for number in self.numbers)
         code = tuple(self.recorder.code)
-        schedule = INNER if along_inner else OUTER
+        schedule = Schedule(INNER)
+        if not along_inner:
+            schedule = Schedule(OUTER, rows=rows_at_once(rows, columns, operands, code))
         loop_counts, extra = (len(rows), len(columns)), len(self.extras)
-        program = Program(*loop_counts, schedule, tuple(operands), scalars, extra, code)
+        program = Program(*loop_counts, schedule.text, tuple(operands), scalars, extra, code)
         integers = [extent for extent, _ in loops]
         for i in range(len(self.operands)):
             integers += [strides[i] for _, strides in loops]

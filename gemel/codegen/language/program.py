@@ -18,8 +18,9 @@ Index operands have strides (their value is the sum of position x stride) and no
 
 Schedules are described in docs/internals/kernels.md. OUTER and INNER are plain loops, with vectors
 along the last outer or inner dimension; a call computes a range of the first outer dimension. Short
-rows of INNER are transposed (`short_rows`); few columns of OUTER are woven (`woven`). A second word
-names a recipe that is registered elsewhere (`schedules`).
+rows of INNER are transposed (`short_rows`); few columns of OUTER are woven (`woven`). A number says
+how many rows are computed at a time (`sliding`). A last word names a recipe that is registered
+elsewhere (`schedules`).
 
 All other schedules compute a range of tiles. Their outer dimensions are two of a batch, the rows,
 and one or three that columns run along. The integers called `TILES` are the last of `extra`.
@@ -78,7 +79,8 @@ A_FORMS, B_FORMS = ("k", "m", "packed"), ("n", "k", "packed", "turned", "gathere
 class Schedule(NamedTuple):
     """How a program is computed: `Program.schedule` in parts.
 
-    `kind` is `OUTER` or `INNER`, with or without the name of a `recipe`; ``gemm``, ``amx`` (in tile
+    `kind` is `OUTER` or `INNER`, with or without the name of a `recipe`, and for OUTER the number
+    of `rows` that are computed at a time, if windows slide along them; ``gemm``, ``amx`` (in tile
     registers) or ``dot``, with micro-tiles of `rows` x `columns` and, for dot, `unroll` vectors
     along k; ``pack``, into panels of `width` lines, which may be transposed (`turn`); or ``block``,
     on a grid of threads, with tiles of `rows` x `columns` and steps of `unroll` along k.
@@ -138,7 +140,7 @@ class Schedule(NamedTuple):
         elif self.kind == "pack":
             words = [str(self.width or "any"), "turn" if self.turn else "copy"]
         else:
-            words = [self.recipe] if self.recipe else []
+            words = [word for word in (str(self.rows or ""), self.recipe) if word]
         return " ".join((self.kind, *words))
 
     @staticmethod
@@ -160,7 +162,8 @@ class Schedule(NamedTuple):
 
 def _read(kind: str, words: list[str]) -> Schedule:
     if kind in (OUTER, INNER):
-        return Schedule(kind, words[0] if words else "")
+        rows = int(words.pop(0)) if words and words[0].isdecimal() else 0
+        return Schedule(kind, words[0] if words else "", rows)
     if kind == "pack":
         width, way = words
         _known("way to pack", way, ("turn", "copy"))

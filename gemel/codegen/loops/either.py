@@ -12,6 +12,7 @@ from gemel.codegen.llvm.access import Bases
 from gemel.codegen.llvm.assembly import Module
 from gemel.codegen.loops.plain import Loops
 from gemel.codegen.loops.short_rows import ShortRows
+from gemel.codegen.loops.sliding import Sliding
 from gemel.codegen.loops.strips import Strips
 from gemel.codegen.loops.woven import Woven
 from gemel.codegen.target import Target
@@ -26,11 +27,13 @@ class Either(Loops):
     """Plain loops, together with the other ways that suit the program."""
 
     def run(self, bases: Bases) -> None:
-        ways = [ShortRows.of(self), Woven.of(self), Strips.of(self)]
+        ways = [ShortRows.of(self), Woven.of(self), Sliding.of(self), Strips.of(self)]
         self.by_strips = isinstance(ways[-1], Strips)
         self._first_that_pays([way for way in ways if way], bases)
 
-    def _first_that_pays(self, ways: Sequence[ShortRows | Woven | Strips], bases: Bases) -> None:
+    def _first_that_pays(
+        self, ways: Sequence[ShortRows | Woven | Sliding | Strips], bases: Bases
+    ) -> None:
         if not ways:
             super().run(bases)
             return

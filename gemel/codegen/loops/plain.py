@@ -205,7 +205,7 @@ class Loops(Vectors):
         count = len(carrying)
 
         def body(bases: Bases, flat: Value, held: list[State]) -> list[State]:
-            shared = self.access.print(sweep.uniform, Site(self.access, bases), self._shared(given))
+            shared = self.access.print(sweep.uniform, Site(self.access, bases), self.shared(given))
 
             def one(number: int) -> tuple[Site, Values]:
                 site = sites[number]
@@ -249,7 +249,7 @@ class Loops(Vectors):
         found = ((n, o) for n, o in enumerate(operands) if n in read and o.varies)
         return [(n, o) for n, o in found if (o.role, o.stride_class) == (INPUT, CONTIGUOUS)]
 
-    def _shared(self, given: list[Values]) -> Values:
+    def shared(self, given: list[Values]) -> Values:
         """The values that scalar instructions may use: those that are the same in all lanes."""
         return {p: v for p, v in given[0].items() if not self.analysis.vector[p]}
 

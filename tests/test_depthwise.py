@@ -1,0 +1,108 @@
+"""Depthwise convolutions of many kernels: their results, gradients, and which loops they have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy
+import pytest
+
+import gemel
+from gemel import autograd, np, npx
+
+#: Kernel, strides and dilation.
+MOVES = [
+    ((7, 7), (1, 1), (1, 1)), ((5, 5), (1, 1), (1, 1)), ((5, 5), (2, 2), (1, 1)),
+    ((9, 3), (1, 2), (1, 1)), ((6, 9), (1, 1), (1, 2)), ((7, 7), (1, 1), (2, 1)),
+    ((7, 7), (2, 1), (1, 1)), ((3, 11), (1, 1), (1, 1)), ((31, 31), (1, 1), (1, 1)),
+]  # fmt: skip
+SHAPES = [(2, 3, 14, 14), (1, 4, 7, 7), (1, 1, 40, 19), (3, 2, 1, 33), (1, 2, 23, 1)]
+
+
+def reference(x: Any, weight: Any, moves: Any) -> Any:
+    """The convolution with a border of half of the kernel, in float64."""
+    kernel, stride, dilate = moves
+    pads = [k // 2 * d for k, d in zip(kernel, dilate, strict=True)]
+    padded = numpy.pad(x.astype("float64"), [(0, 0), (0, 0), *((p, p) for p in pads)])
+    spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilate, strict=True)]
+    seen = numpy.lib.stride_tricks.sliding_window_view(padded, spans, (2, 3))
+    seen = seen[:, :, :: stride[0], :: stride[1], :: dilate[0], :: dilate[1]]
+    return numpy.einsum("nchwij,cij->nchw", seen, weight[:, 0].astype("float64"))
+
+
+def convolution(x: Any, weight: Any, moves: Any) -> Any:
+    kernel, stride, dilate = moves
+    pad = tuple(k // 2 * d for k, d in zip(kernel, dilate, strict=True))
+    how: dict[str, Any] = {"kernel": kernel, "stride": stride, "dilate": dilate, "pad": pad}
+    channels = weight.shape[0]
+    return npx.convolution(x, weight, num_filter=channels, num_group=channels, no_bias=True, **how)
+
+
+def given(shape: tuple[int, ...], kernel: tuple[int, int], dtype: str) -> tuple[Any, Any]:
+    draw = numpy.random.default_rng(len(kernel) + shape[-1])
+    x = draw.normal(size=shape).astype(dtype)
+    return x, draw.normal(size=(shape[1], 1, *kernel)).astype(dtype)
+
+
+@pytest.mark.parametrize("moves", MOVES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_results_for_all_sizes_of_one_program(moves: Any, dtype: str) -> None:
+    compiled = gemel.compile(lambda x, weight: convolution(x, weight, moves))
+    bound = {"float64": 1e-11, "float32": 2e-4, "float16": 0.05}[dtype]
+    for shape in SHAPES:
+        x, weight = given(shape, moves[0], dtype)
+        wanted = reference(x, weight, moves)
+        for run in (compiled, lambda x, weight: convolution(x, weight, moves)):
+            found = run(np.array(x), np.array(weight)).asnumpy()
+            numpy.testing.assert_allclose(found, wanted, rtol=bound / 10, atol=bound)
+
+
+@pytest.mark.parametrize("moves", MOVES[:6], ids=str)
+def test_gradients(moves: Any) -> None:
+    x, weight = (np.array(each) for each in given((2, 3, 12, 9), moves[0], "float64"))
+    for each in (x, weight):
+        each.attach_grad()
+    with autograd.record():
+        found = convolution(x, weight, moves)
+        factor = np.array(numpy.random.default_rng(1).normal(size=found.shape))
+        total = (found * factor).sum()
+    total.backward()
+    for number, each in enumerate((x, weight)):
+        step = numpy.random.default_rng(2).normal(size=each.shape)
+        values = [x.asnumpy(), weight.asnumpy()]
+        ends = []
+        for sign in (1, -1):
+            moved = [*values]
+            moved[number] = values[number] + sign * step
+            ends.append((reference(*moved, moves) * factor.asnumpy()).sum())
+        slope = (each.grad.asnumpy() * step).sum()  # the convolution is linear in each
+        assert slope == pytest.approx((ends[0] - ends[1]) / 2, rel=1e-10)
+
+
+@pytest.mark.parametrize("moves", MOVES, ids=str)
+def test_rows_are_computed_together_where_windows_slide(
+    moves: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """That is, where they move on by one of their rows, of which there are five or more, and lines
+    are read without gaps."""
+    monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))
+    kernel, stride, dilate = moves
+    x, weight = (np.array(each) for each in given((2, 3, 20, 20), kernel, "float32"))
+    source = gemel.compile(lambda x, weight: convolution(x, weight, moves)).source(x, weight)
+    slides = kernel[0] >= 5 and stride == (1, 1) and dilate[0] == 1
+    at_once = 7 if kernel[0] >= 7 else 5
+    assert (f"outer {at_once}\n" in source) == slides
+    assert slides or "outer 5\n" not in source
+
+
+def test_the_same_bits_for_any_number_of_rows() -> None:
+    """Fewer rows are computed one by one."""
+    x, weight = (np.array(each) for each in given((1, 1, 300, 500), (7, 7), "float32"))
+    moves = MOVES[0]
+    whole = convolution(x, weight, moves)
+    for rows in (1, 2, 30):
+        for first in (0, 150):
+            lines = x[:, :, max(0, first - 3) : first + rows + 3]
+            part = convolution(lines, weight, moves)[:, :, min(first, 3) :]
+            assert (part[:, :, :rows] == whole[:, :, first : first + rows]).all()
