@@ -246,6 +246,22 @@ def test_rules() -> None:
     assert Ways((0, 0, 2, 2)).check("hierarchical") == "hierarchical"
 
 
+def test_one_worker_accepts_the_ways_of_several() -> None:
+    """Nothing is sent, so a job need not change its settings to run alone."""
+    ways = Ways((0,))
+    several = set(ways_of((0, 0, 1, 1), sockets=True))
+    for name in several - set(ways.known):
+        for rule in (name, f"gather:4096,{name}", f"{name}:4096,pieces"):
+            ways.set_rule(1, rule)
+            assert ways.rule(1) == rule and ways.group(request("w", bytes=1 << 20)) != name
+        assert ways.choose(name, 1 << 20) == "gather"
+        assert f"chosen by {name!r}" in ways.explain(name)
+    with pytest.raises(UnknownNameError, match=r"'rinf'; did you mean 'ring'"):
+        ways.check("rinf")
+    with pytest.raises(WorkersError, match="as in gather:65536,ring"):
+        ways.check("ring,gather")
+
+
 def test_requests_with_the_same_way_are_sent_together() -> None:
     ways, agreed = Ways((0,) * 3), Agreement(1, 10.0)
     ways.set_rule(1, "gather:100,ring:5000,mpi")

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gemel.errors import WorkersError, unknown_name
+from gemel.errors import UnknownNameError, WorkersError, unknown_name
 from gemel.links import Link, Node, Topology
 
 if TYPE_CHECKING:
@@ -43,6 +43,9 @@ MOST_BLOCKS = 8
 #: The table's row for sums by sockets without agreement. They need operations and a thread, but not
 #: the interpreter.
 COURIER = "courier"
+#: The ways that only several workers have. One worker accepts their names, so that a job need not
+#: change its settings to run alone.
+OF_SEVERAL = frozenset({"lines", "chain", "ring", "tree", "direct", "hierarchical"})
 #: Rules that leave the choice to the measurements.
 IN_ORDER, ANY = "ranks", "any"
 
@@ -166,7 +169,7 @@ class Ways:
     def check(self, rule: str) -> str:
         """Return a valid rule. Raises `UnknownNameError` for an unknown way, or `WorkersError`."""
         if not isinstance(rule, str):
-            raise unknown_name("schedule", rule, (IN_ORDER, ANY, *self.known))
+            raise self._unknown(rule)
         if rule not in (IN_ORDER, ANY):
             self._steps(rule)
         return rule
@@ -278,8 +281,10 @@ class Ways:
                     f"kvstore: the schedule {rule!r}: {name!r} chooses a way by itself; give it "
                     "alone, or ways, as in gather:65536,ring"
                 )
+            if name in OF_SEVERAL and len(self.machines) == 1:
+                name = "gather"  # nothing is sent
             if name not in self.known:
-                raise unknown_name("schedule", name, (IN_ORDER, ANY, *self.known))
+                raise self._unknown(name)
             if (number < len(parts) - 1) != limit.isdecimal():
                 raise WorkersError(
                     f"kvstore: the schedule {rule!r}: every way but the last needs the largest "
@@ -287,6 +292,10 @@ class Ways:
                 )
             found.append((float(limit) if limit else float("inf"), name))
         return found
+
+    def _unknown(self, name: object) -> UnknownNameError:
+        others = OF_SEVERAL if len(self.machines) == 1 else ()
+        return unknown_name("schedule", name, (IN_ORDER, ANY, *self.known, *others))
 
     def repeatable(self, rule: str) -> str:
         """A rule that makes the same choices as this one, even if other times are measured."""
