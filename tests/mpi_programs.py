@@ -220,10 +220,15 @@ def lossy(row: Any, kind: str) -> Any:
     return ((bits + 0x7FFF + ((bits >> 16) & 1)) >> 16 << 16).astype("uint32").view("float32")
 
 
+def by_kind(kind: str, threshold: float) -> dict[str, Any]:
+    """Settings of gradient compression; only 2 bits take a threshold."""
+    return {"type": kind, "threshold": threshold} if kind == "2bit" else {"type": kind}
+
+
 def compressed(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
     """Sums, and the error each worker keeps, equal those of a reference in NumPy."""
     rank, size, kind = store.rank, store.num_workers, settings["kind"]
-    store.set_gradient_compression({"type": kind, "threshold": 0.5})
+    store.set_gradient_compression(by_kind(kind, 0.5))
     store.init("w", np.zeros((7, 3)))
     lost = numpy.zeros((size, 21), "float32")
     out, worst = np.zeros((7, 3)), 0.0
@@ -246,7 +251,7 @@ def overflowing(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
     """Whether the parameter moved, and the scale, after steps in which one worker overflows."""
     weight = gluon.Parameter("w", shape=(3,))
     weight.initialize(init="ones")
-    compression = {"type": settings["kind"], "threshold": 2.0**12}
+    compression = by_kind(settings["kind"], 2.0**12)
     trainer = gluon.Trainer(
         [weight], "sgd", {"learning_rate": 0.125}, kvstore=store, compression_params=compression
     )

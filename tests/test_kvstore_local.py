@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy
 import pytest
+from mpi_programs import by_kind
 
 from gemel import amp, autograd, cpu, device, gluon, gpu, kvstore, np, npx, optimizer
 from gemel.errors import GemelError
@@ -27,7 +28,7 @@ def gpus():
 def store_with(value: Any, kind: str = "none", name: str = "device") -> Any:
     store = kvstore.create(name)
     if kind != "none":
-        store.set_gradient_compression({"type": kind, "threshold": 0.5})
+        store.set_gradient_compression(by_kind(kind, 0.5))
     store.init(0, value)
     return store
 
@@ -97,7 +98,7 @@ def test_a_step_that_overflows_on_one_device_is_left_out_on_all(kind):
     places = [cpu(0), cpu(1)]
     weight = Parameter("w", shape=(2,))
     weight.initialize(init="ones", ctx=places)
-    settings = {"type": kind, "threshold": 2.0**12}
+    settings = by_kind(kind, 2.0**12)
     trainer = gluon.Trainer([weight], "sgd", {"learning_rate": 0.125}, compression_params=settings)
     amp.init_trainer(trainer, "float16")
     scales, moved = [], []
@@ -127,7 +128,7 @@ def test_errors_follow_the_scale_of_the_loss(kind, unscaled):
     slopes = numpy.array([0.3, -0.7, 1.1, 1e-3], "float32")
     weight = Parameter("w", shape=(4,))
     weight.initialize(init="zeros", ctx=places)
-    settings = {"type": kind, "threshold": threshold}
+    settings = by_kind(kind, threshold)
     trainer = gluon.Trainer([weight], "sgd", {"learning_rate": 1.0}, compression_params=settings)
     amp.init_trainer(trainer, "float16")
 

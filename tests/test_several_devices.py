@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy
 import pytest
+from mpi_programs import by_kind
 
 import gemel
 from gemel import autograd, cpu, device, gluon, gpu, init, kvstore, np, npx
@@ -805,6 +806,11 @@ BAD: list[tuple[Any, type[Exception], str]] = [
         "did you mean 'threshold'",
     ),
     (
+        lambda: stored().set_gradient_compression({"type": "fp16", "threshold": 1}),
+        ArgumentError,
+        "the type 'fp16' takes no other setting",
+    ),
+    (
         lambda: kvstore.create("device").set_gradient_compression({"threshold": 1}),
         ArgumentError,
         "has no type, so nothing would be compressed",
@@ -865,7 +871,7 @@ def test_pushes_of_different_dtypes(places):
 def test_a_store_adds_up_every_dtype(dtype, shape, compressed):
     """Integers and complex numbers are never compressed."""
     store = kvstore.create("device")
-    store.set_gradient_compression({"type": compressed, "threshold": 1.0})
+    store.set_gradient_compression(by_kind(compressed, 1.0))
     ones = [np.ones(shape, dtype=dtype, device=place) for place in TWO]
     store.init("a", ones[0])
     out = np.zeros(shape, dtype=dtype)

@@ -149,14 +149,17 @@ KINDS: dict[str, Callable[[float], Compression | None]] = {
     "fp16": lambda _: Halves("fp16", "float16", 65504.0),
     "bf16": lambda _: Halves("bf16", "bfloat16", 3.3895313892515355e38),
 }
+#: The types that may come with a threshold. "none" ignores it, so that compression can be switched
+#: off by its type alone.
+WITH_THRESHOLD = ("none", "2bit")
 
 
 def create(settings: dict[str, Any]) -> Compression | None:
     """Create the compression for settings like ``{"type": "2bit", "threshold": 0.5}``.
 
     Returns None for the type ``"none"``. Raises `UnknownNameError`, and `ArgumentError` if the
-    settings are not a dictionary or have no type, or the threshold is not a positive, finite number
-    of float32.
+    settings are not a dictionary or have no type, if the type has no threshold, or if that is not a
+    positive, finite number of float32.
     """
     if not isinstance(settings, Mapping):
         raise ArgumentError(
@@ -171,20 +174,30 @@ def create(settings: dict[str, Any]) -> Compression | None:
             f"gradient compression: {settings!r} has no type, so nothing would be compressed; "
             'give one, such as {"type": "2bit", "threshold": 0.5}'
         )
-    settings = {"type": "none", "threshold": 0.5, **settings}
+    given, settings = settings, {"type": "none", "threshold": 0.5, **settings}
     kind = settings["type"]
     if not isinstance(kind, str) or kind not in KINDS:
         raise unknown_name("gradient compression", kind, KINDS)
+    if "threshold" in given and kind not in WITH_THRESHOLD:
+        raise ArgumentError(
+            f"gradient compression: {given!r}: the type {kind!r} takes no other setting, so no "
+            'threshold; leave it out, or give the type "2bit"'
+        )
+    return KINDS[kind](_threshold(settings["threshold"]))
+
+
+def _threshold(given: Any) -> float:
+    """A threshold as a float. Raises `ArgumentError`."""
     try:
-        threshold = float(settings["threshold"])
+        threshold = float(given)
     except (TypeError, ValueError):
         threshold = 0.0
     if not SMALLEST <= threshold <= LARGEST:
         raise ArgumentError(
-            f"gradient compression: threshold {settings['threshold']!r} is not a finite number "
-            f"above 0 that float32 holds: {SMALLEST:g} to {LARGEST:g}"
+            f"gradient compression: threshold {given!r} is not a finite number above 0 that "
+            f"float32 holds: {SMALLEST:g} to {LARGEST:g}"
         )
-    return KINDS[kind](threshold)
+    return threshold
 
 
 def shortens(value: Any) -> bool:
