@@ -24,6 +24,7 @@ from gemel import autograd, np, npx
 from gemel.dtype import DTYPES, as_dtype
 from gemel.errors import DTypeError, GradientError, NoKernelError
 
+INF = math.inf
 RANDOM = numpy.random.default_rng(11)
 
 
@@ -135,6 +136,10 @@ OTHERS: Cases = {
     ),
     "isclose": (lambda np, a: np.isclose(a, a + 1e-9j), (Z,)),
     "round": (lambda np, a: [np.round(a, 1), np.rint(a * 3)], (Z,)),
+    "round infinities": (
+        lambda np, a: [np.round(a, 2), np.around(a), np.round(a, -1), a.round(1)],
+        (numpy.array([complex(INF, 1.26), complex(1.26, -INF), complex(-INF, math.nan), 9 - 15j]),),
+    ),
     "bool": (lambda np, a: a.astype("bool"), (Z,)),
     "eigh": (lambda np, a: np.linalg.eigvalsh(a), (DEFINITE,)),
     "svdvals": (lambda np, a: [np.linalg.svdvals(a), np.linalg.cond(a)], (SQUARE,)),

@@ -11,10 +11,12 @@ from gemel.ir.bases import power_of_two
 from gemel.ir.declare import elementwise, op
 from gemel.ir.interpret import spec_of
 from gemel.ir.keywords import UFUNC, into
+from gemel.ir.methods import call
 from gemel.ir.op import Op
 from gemel.ir.public import Array, function
 from gemel.ir.reference import numpy
 from gemel.ops.elementwise import multiply, negative, where
+from gemel.ops.shape import operand
 from gemel.spec import Spec, broadcast, promote_specs, whole
 
 LN2 = math.log(2)
@@ -72,6 +74,10 @@ def _rounded(xp: Any, x: Any, decimals: int) -> Any:
 @function(method=True)
 @round.facade
 def _(a: Any, decimals: int = 0, out: Any = None) -> Array:
+    a = operand(a)
+    if a.dtype.is_complex:  # a factor would make NaN of a part beside an infinite one
+        parts = (round(call(part, a), decimals=decimals) for part in ("real", "imag"))
+        return into("round", out, call("of_parts", *parts))
     return into("round", out, round(a, decimals=decimals))
 
 
