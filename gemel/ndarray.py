@@ -18,7 +18,7 @@ from gemel.dtype import (
     is_large,
     keeps_kind,
 )
-from gemel.errors import ArgumentError, DTypeError, ShapeError, own_errors
+from gemel.errors import ArgumentError, DTypeError, OperandError, ShapeError, own_errors
 from gemel.extent import NUMBER, Dim
 from gemel.ir.above import install
 from gemel.ir.array_methods import ArrayMethods
@@ -192,7 +192,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
                 return Transfer(other)(self)
             return _core.copy_to_device(self, present(other).code)
         if not isinstance(other, ndarray):
-            raise TypeError(f"copyto: {type(other)} is neither a device nor a gemel array")
+            raise OperandError(f"copyto: {type(other)} is neither a device nor a gemel array")
         if other.shape != self.shape:
             raise ShapeError(
                 f"copyto: {prepare.spec_of(self)} does not fit {prepare.spec_of(other)}"

@@ -480,6 +480,41 @@ GEMELS: dict[str, Callable[[], Any]] = {
     "choice: 1.5": lambda: np.random.choice(1.5, 2),
     "insert: .*bounds": lambda: np.insert(np.ones(3), [7], 1),
     "delete: .*bounds": lambda: np.delete(np.ones(3), 7),
+    "^packbits: Expected": lambda: np.packbits(np.ones(2)),
+    "^packbits: 'order'": lambda: np.packbits(np.array([1]), bitorder="x"),
+    "^packbits: axis 3": lambda: np.packbits(np.array([1]), axis=3),
+    "^unpackbits: Expected": lambda: np.unpackbits(np.ones(2)),
+    "^histogram2d: .*length": lambda: np.histogram2d(np.ones(2), np.ones(3)),
+    "^histogramdd: .*bins": lambda: np.histogramdd(np.ones((1, 2)), bins=[1, 2, 3]),
+    "^histogram_bin_edges: 'foo'": lambda: np.histogram_bin_edges(np.ones(2), "foo"),
+    "^polyfit: .*deg": lambda: np.polyfit(np.ones(2), np.ones(2), -1),
+    "^arange: from 0 to 1 by 0": lambda: np.arange(0, 1, 0),
+    "^arange: from 0 to 1.5 by 0": lambda: np.arange(0, 1.5, 0.0),
+    "^clip: .*twice": lambda: np.clip(np.ones(3), 0, a_min=1),
+    "^reshape: missing": lambda: np.reshape(np.ones(1)),
+    "^fill_diagonal: .*list": lambda: np.fill_diagonal([1], 2),
+    "^uniform: takes 7": lambda: np.random.uniform(*range(11)),
+    "^uniform: unknown keyword 'lo'; did": lambda: np.random.uniform(lo=2),
+    "^uniform: low is given twice": lambda: np.random.uniform(1, low=2),
+    "^gamma: shape is missing": lambda: np.random.gamma(),
+    "^uniform: takes 8": lambda: nd.random.uniform(*range(9)),
+    "^while_loop: max_iterations must": lambda: npx.while_loop(len, len, [np.ones(1)], 2.5),
+    "^foreach: body must": lambda: npx.foreach(lambda x, s: x, np.ones(1), np.ones(1)),
+    "^imag: .*float32": lambda: setattr(np.ones(1), "imag", 3),
+    "^pad: mode 'edge' takes no foo": lambda: np.pad(np.ones(1), 1, "edge", foo=3),
+    "^pad: .* no reflect_type": lambda: np.pad(np.ones(1), 1, "wrap", reflect_type="odd"),
+    "^r_ and c_ accept": lambda: np.r_["0,2", np.ones(1)],
+    "^result_type: needs": lambda: np.result_type(),
+    "^exp: unknown keyword 'foo'": lambda: np.exp(np.ones(1), foo=3),  # type: ignore[call-arg]
+    "^copyto: .*int": lambda: nd.ones(3).copyto(3),
+    "^compile: 3": lambda: gemel.compile(3),  # type: ignore[call-overload]
+    "^compile: passes=": lambda: gemel.compile(len, passes=3),  # type: ignore[call-overload]
+    "^compile: recipes=": lambda: gemel.compile(len, recipes=3),  # type: ignore[call-overload]
+    "^var: name is 3": lambda: sym.var(3),
+    "^<Symbol a>.1.5": lambda: sym.var("a")[1.5],
+    "^AttrScope: a is 3": lambda: gemel.AttrScope(a=3),  # type: ignore[arg-type]
+    "from_dlpack: int": lambda: np.from_dlpack(3),
+    "^savez: arr_0": lambda: np.savez("x", np.ones(1), arr_0=np.ones(1)),
 }
 
 

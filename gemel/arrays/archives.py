@@ -80,13 +80,13 @@ def savez_compressed(file: Any, *args: Any, **kwds: Any) -> None:
 def packed(
     name: str, arrays: Iterable[Any], named: dict[str, Any], compressed: bool = False
 ) -> bytes:
-    """The bytes of a `.npz` file. Raises `ValueError` if two arrays have the same name."""
+    """The bytes of a `.npz` file. Raises `ArgumentError` if two arrays have the same name."""
     from zipfile import ZIP_DEFLATED, ZIP_STORED, ZipFile
 
     held = {f"arr_{place}": value for place, value in enumerate(arrays)}
     twice = [each for each in held if each in named]
     if twice:
-        raise ValueError(
+        raise ArgumentError(
             f"{name}: {twice[0]} is the name of a keyword and also of a positional array; rename "
             "the keyword"
         )

@@ -7,7 +7,7 @@ from typing import Any
 from gemel import _core
 from gemel.device import CPUS, Device, as_device
 from gemel.dtype import bool_, default_float, int64
-from gemel.errors import TraceError
+from gemel.errors import ArgumentError, OperandError, TraceError
 from gemel.ir.current import current_trace
 from gemel.ir.public import function
 from gemel.ir.reference import numpy
@@ -51,7 +51,7 @@ class Exchange:
             return found if dtype is None else found.astype(dtype, copy=False)
         wanted = self.dtype.twin if dtype is None else dtype
         if wanted != self.dtype or self.device.linked:
-            raise ValueError(
+            raise ArgumentError(
                 f"__array__: {self.dtype} on {self.device} can become NumPy's {wanted} only by "
                 "copying; leave out copy=False"
             )
@@ -172,7 +172,7 @@ def _capsule(x: Any) -> Any:
     if type(x).__name__ == "PyCapsule":
         return x
     if not hasattr(x, "__dlpack__"):
-        raise TypeError(
+        raise OperandError(
             f"from_dlpack: {type(x).__name__} is not an array that libraries can share (it lacks "
             "__dlpack__)"
         )

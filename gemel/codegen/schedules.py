@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel.codegen.language.program import Program
 from gemel.codegen.target import Target
-from gemel.errors import CompileError, unknown_name
+from gemel.errors import ArgumentError, CompileError, OperandError, unknown_name
 
 if TYPE_CHECKING:
     from gemel.codegen.llvm.objects import Assembly
@@ -53,18 +53,18 @@ class Recipe(NamedTuple):
 def checked(recipes: Sequence[Recipe]) -> tuple[Recipe, ...]:
     """Recipes with distinct names.
 
-    Raises `TypeError` for what is not a list of recipes with functions, and `ValueError` for a
-    name that is not one word or not unique.
+    Raises `OperandError` for what is not a list of recipes with functions, and `ArgumentError` for
+    a name that is not one word or not unique.
     """
     alone = isinstance(recipes, Recipe) or not isinstance(recipes, (list, tuple))
     if alone or not all(isinstance(each, Recipe) for each in recipes):
-        raise TypeError("compile: recipes= must be a list of codegen.schedules.Recipe")
+        raise OperandError("compile: recipes= must be a list of codegen.schedules.Recipe")
     names = [recipe.name for recipe in recipes]
     for name, suits, emit in recipes:
         if not callable(suits) or not callable(emit):
-            raise TypeError(f"compile: suits and emit of the recipe {name!r} must be functions")
+            raise OperandError(f"compile: suits and emit of the recipe {name!r} must be functions")
         if not isinstance(name, str) or not name.isidentifier() or names.count(name) > 1:
-            raise ValueError(
+            raise ArgumentError(
                 f"compile: a recipe is named {name!r}; its name must be one word that no other "
                 "recipe has"
             )

@@ -279,16 +279,17 @@ class Op(_core.OpBase, RuleDecorators):
         return list(self.rules.pieces(layout, *inputs, **parameters))
 
     def complete(self, parameters: dict[str, Any]) -> dict[str, Any]:
-        """The parameters with defaults filled in and lists as tuples. Raises `TypeError`."""
+        """The parameters with defaults filled in and lists as tuples. Raises
+        `UnknownKeywordError` and `OperandError`."""
         if not parameters and len(self.defaults) == len(self.parameters):
             return {**self.defaults}
         for name in parameters:
             if name not in self.parameters:
-                raise TypeError(self._unknown_keyword(name))
+                raise errors.UnknownKeywordError(self._unknown_keyword(name))
         full = {**self.defaults, **parameters}
         if len(full) < len(self.parameters):
             missing = next(name for name in self.parameters if name not in full)
-            raise TypeError(f"{self.name}: missing keyword {missing!r}")
+            raise errors.OperandError(f"{self.name}: missing keyword {missing!r}")
         given = self.defaults.get
         return {key: static(value, self.name, key, given(key)) for key, value in full.items()}
 
@@ -302,11 +303,13 @@ class Op(_core.OpBase, RuleDecorators):
         return self.arity == VARIADIC or self.required <= count <= self.arity
 
     def check_count(self, count: int) -> None:
-        """Raise `TypeError` unless the operation takes `count` inputs."""
+        """Raise `OperandError` unless the operation takes `count` inputs."""
         if not self.takes(count):
             names = ", ".join(self.input_names) or "no arrays"
             least = f"{self.required} to " if self.required < self.arity else ""
-            raise TypeError(f"{self.name}: takes {least}{self.arity} inputs ({names}), got {count}")
+            raise errors.OperandError(
+                f"{self.name}: takes {least}{self.arity} inputs ({names}), got {count}"
+            )
 
     def check_numbers(
         self, inputs: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
@@ -428,14 +431,16 @@ class Op(_core.OpBase, RuleDecorators):
         rest = dict(keywords)
         for name in self.input_names[: len(inputs)]:
             if name in rest:
-                raise TypeError(f"{self.name}: {name} is given twice, by position and by name")
+                raise errors.OperandError(
+                    f"{self.name}: {name} is given twice, by position and by name"
+                )
         found = (*inputs, *(rest.pop(name, None) for name in self.input_names[len(inputs) :]))
         while len(found) > self.required and found[-1] is None:
             found = found[:-1]
         missing = [i for i, value in enumerate(found) if value is None]
         if missing and len(found) > self.required:
             name = self.input_names[missing[0]]
-            raise TypeError(f"{self.name}: {name} is missing, but a later input is given")
+            raise errors.OperandError(f"{self.name}: {name} is missing, but a later input is given")
         return found[: missing[0]] if missing else found, rest
 
     def _positional(
@@ -448,7 +453,7 @@ class Op(_core.OpBase, RuleDecorators):
         named = dict(zip(self.parameters, extra, strict=False))
         twice = [name for name in named if name in keywords]
         if twice:
-            raise TypeError(f"{self.name}: {twice[0]!r} is given twice")
+            raise errors.OperandError(f"{self.name}: {twice[0]!r} is given twice")
         return inputs[: self.arity], {**named, **keywords}
 
     @errors.calls_itself

@@ -13,7 +13,7 @@ from typing import Any
 from gemel import _core
 from gemel.device import beside
 from gemel.dtype import as_dtype
-from gemel.errors import DTypeError, GradientError, TraceError
+from gemel.errors import DTypeError, GradientError, TraceError, own_errors
 from gemel.ir.late import load
 
 #: The reduction that `numpy.add.reduce` and the like stand for, by the universal function's name.
@@ -164,6 +164,14 @@ def by_numpy(
         if found is None and inputs and isinstance(inputs[0], _core.Array):
             inputs[0][...] = copies[0]
         return _as_gemel(found)
+
+
+def computed(
+    function: Callable[..., Any], inputs: tuple[Any, ...], keywords: dict[str, Any]
+) -> Any:
+    """`by_numpy` for a function of gemel's own: what NumPy refuses is an error of gemel's."""
+    with own_errors(function.__name__):
+        return by_numpy(function, inputs, keywords)
 
 
 def _leaves(value: Any) -> Iterator[Any]:

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any
 
 from gemel import _core, np
-from gemel.errors import unknown_attribute
+from gemel.errors import OperandError, unknown_attribute
 from gemel.ir.graph import Entry
 from gemel.legacy.declare import wanted
 
@@ -113,15 +113,15 @@ def _is_several(value: Any) -> bool:
 def _bound(
     name: str, names: tuple[str, ...], inputs: tuple[Any, ...], keywords: dict[str, Any]
 ) -> dict[str, Any]:
-    """The arguments by name, without those that are None. Raises `TypeError`."""
+    """The arguments by name, without those that are None. Raises `OperandError`."""
     aliases = ALIASES.get(name, {})
     if len(inputs) > len(names):
-        raise TypeError(f"{name}: takes {len(names)} arguments, got {len(inputs)}")
+        raise OperandError(f"{name}: takes {len(names)} arguments, got {len(inputs)}")
     found = dict(zip(names, inputs, strict=False))
     for key, value in keywords.items():
         key = aliases.get(key, key)
         if key in found:
-            raise TypeError(f"{name}: {key} is given twice")
+            raise OperandError(f"{name}: {key} is given twice")
         found[key] = value
     return {key: value for key, value in found.items() if value is not None}
 

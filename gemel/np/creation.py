@@ -295,10 +295,9 @@ def arange(
         check_unrecorded("arange", kind, value)
     start, stop, step = (n.item() if hasattr(n, "item") else n for n in given)
     whole = all(isinstance(n, WHOLE) for n in (start, stop, step))
-    steps = -((start - stop) // step) if whole else (stop - start) / step
-    if not whole and not math.isfinite(steps):
+    if step == 0 or not (whole or math.isfinite((stop - start) / step)):
         raise ArgumentError(f"arange: from {start} to {stop} by {step} there are no numbers")
-    count = max(0, steps if whole else math.ceil(steps))
+    count = max(0, -((start - stop) // step) if whole else math.ceil((stop - start) / step))
     if count == 0:
         start, step = 0, 1  # the given ones may not fit the dtype
     plain = default_dtype(0) if whole else _inexact(given)

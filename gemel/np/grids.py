@@ -7,7 +7,7 @@ from itertools import product as positions
 from typing import Any
 
 from gemel.device import beside, beside_arrays
-from gemel.errors import ArgumentError, ShapeError
+from gemel.errors import ArgumentError, OperandError, ShapeError
 from gemel.extent import NUMBER
 from gemel.ir.public import Array, function
 from gemel.np.creation import arange, asarray, linspace, ones
@@ -45,7 +45,9 @@ def _open(key: Any) -> Any:
 def _pieces(key: Any) -> list[Any]:
     items = key if isinstance(key, tuple) else (key,)
     if any(isinstance(item, str) for item in items):
-        raise TypeError("r_ and c_ accept slices, numbers and arrays; otherwise use np.concatenate")
+        raise OperandError(
+            "r_ and c_ accept slices, numbers and arrays; otherwise use np.concatenate"
+        )
     with beside(None, items):
         return operands([_line(item) if isinstance(item, slice) else item for item in items])
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel.dtype import as_dtype, default_float
 from gemel.errors import DataFileError, MissingFileError
-from gemel.ir.protocols import as_numpy, by_numpy
+from gemel.ir.protocols import as_numpy, computed
 from gemel.ir.public import Array, function
 from gemel.ir.reference import numpy
 from gemel.np.creation import array
@@ -109,7 +109,7 @@ def histogram2d(
     >>> np.histogram2d(np.array([0.0, 1.0]), np.array([0.0, 1.0]), bins=2)[0]
     """
     options = {"bins": bins, "range": range, "density": density, "weights": weights}
-    found: tuple[Any, ...] = by_numpy(numpy().histogram2d, (x, y), options)
+    found: tuple[Any, ...] = computed(numpy().histogram2d, (x, y), options)
     return found
 
 
@@ -123,7 +123,7 @@ def histogramdd(
     >>> np.histogramdd(np.array([[0.0, 0.0], [1.0, 1.0]]), bins=2)[0]
     """
     options = {"bins": bins, "range": range, "density": density, "weights": weights}
-    found: tuple[Any, ...] = by_numpy(numpy().histogramdd, (sample,), options)
+    found: tuple[Any, ...] = computed(numpy().histogramdd, (sample,), options)
     return found
 
 
@@ -133,7 +133,7 @@ def packbits(a: Any, /, axis: int | None = None, bitorder: str = "big") -> Array
 
     >>> np.packbits(np.array([True, False, True]))
     """
-    return by_numpy(numpy().packbits, (a,), {"axis": axis, "bitorder": bitorder})
+    return computed(numpy().packbits, (a,), {"axis": axis, "bitorder": bitorder})
 
 
 @function(public="np")
@@ -145,4 +145,4 @@ def unpackbits(
     >>> np.unpackbits(np.array([5], "uint8"))
     """
     options = {"axis": axis, "count": count, "bitorder": bitorder}
-    return by_numpy(numpy().unpackbits, (a,), options)
+    return computed(numpy().unpackbits, (a,), options)

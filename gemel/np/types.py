@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 from gemel import _core
 from gemel.dtype import DType, as_dtype, bool_, castable, promote, weak
-from gemel.errors import DTypeError, unknown_name
+from gemel.errors import DTypeError, OperandError, unknown_name
 from gemel.extent import NUMBER
 from gemel.ir.public import function, publish
 from gemel.ir.reference import numpy
@@ -156,7 +156,7 @@ def promote_types(type1: Any, type2: Any) -> DType:
 def result_type(*arrays_and_dtypes: Any) -> DType:
     """The common dtype of arrays, dtypes and Python numbers; Python numbers adapt to the others."""
     if not arrays_and_dtypes:
-        raise TypeError("result_type: needs at least one array, dtype or number")
+        raise OperandError("result_type: needs at least one array, dtype or number")
     plain = (bool, int, float, complex)
     return promote_specs(
         *(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.dtype import DType, check_held, int64, limits, uint64
+from gemel.errors import OperandError
 from gemel.extent import NUMBER, Dim
 from gemel.ir.above import above
 from gemel.ir.declare import elementwise
@@ -29,7 +30,7 @@ def clip(
 ) -> Array:
     """Limit a to [min, max], also called a_min and a_max; None leaves that side open."""
     if (a_min is not None and min is not None) or (a_max is not None and max is not None):
-        raise TypeError(
+        raise OperandError(
             "clip: a bound is given twice: a_min and min are the same, and so are a_max and max"
         )
     a = operand(a, (a_min, a_max, min, max))

@@ -116,7 +116,7 @@ def set_part(x: Any, value: Any, name: str) -> None:
     """x.real = value, x.imag = value."""
     if not x.dtype.is_complex:
         if name == "imag":
-            raise TypeError(f"imag: numbers of {x.dtype} have no imaginary part that could be set")
+            raise DTypeError(f"imag: numbers of {x.dtype} have no imaginary part that could be set")
         x[...] = value
         return
     value = broadcast_to(cast(operand(value), dtype=x.dtype.real), shape=tuple(x.shape))

@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any
 
 from gemel.dtype import bool_, int64
-from gemel.errors import ShapeError, TraceError
+from gemel.errors import OperandError, ShapeError, TraceError
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
 from gemel.ir.declare import op
@@ -146,7 +146,9 @@ def cond(
     stand_ins = tuple(placeholder(entry.spec, entry.node.name) for entry in entries)
     sides = _recorded((then_func, else_func), stand_ins)
     if any(each is None for results in sides for each in as_list(results)):
-        raise TypeError("cond: both functions must return an array or a list of arrays, not None")
+        raise OperandError(
+            "cond: both functions must return an array or a list of arrays, not None"
+        )
     free: dict[Entry, None] = {}
     for results in sides:
         free.update(dict.fromkeys(free_inputs(listed(results), stand_ins)))

@@ -10,7 +10,9 @@ from gemel.dtype import DType, as_dtype, check_held, default_float, float32, flo
 from gemel.errors import (
     ArgumentError,
     DTypeError,
+    OperandError,
     ShapeError,
+    UnknownKeywordError,
     calls_itself,
     suggestion,
 )
@@ -152,7 +154,7 @@ class Distribution:
         return held(self.__name__, name, value, self.rules.get(name, "any"))
 
     def _bound(self, values: tuple[Any, ...], named: dict[str, Any]) -> dict[str, Any]:
-        """The arguments by name. Raises `TypeError`."""
+        """The arguments by name. Raises `OperandError` and `UnknownKeywordError`."""
         names = (*self.parameters, *COMMON)
         place = len(self.parameters) + 1
         if len(values) > place and isinstance(values[place], Device):
@@ -160,19 +162,19 @@ class Distribution:
         if len(values) > place + 2 and not isinstance(values[place + 2], (Device, str, type(None))):
             values = (*values[: place + 2], None, *values[place + 2 :])  # `out` follows the device
         if len(values) > len(names):
-            raise TypeError(f"{self.__name__}: takes {len(names)} arguments, got {len(values)}")
+            raise OperandError(f"{self.__name__}: takes {len(names)} arguments, got {len(values)}")
         found = dict(zip(names, values, strict=False))
         for name, value in named.items():
             if name not in names:
                 hint = suggestion(name, names)
-                raise TypeError(f"{self.__name__}: unknown keyword {name!r}{hint}")
+                raise UnknownKeywordError(f"{self.__name__}: unknown keyword {name!r}{hint}")
             if name in found:
-                raise TypeError(f"{self.__name__}: {name} is given twice")
+                raise OperandError(f"{self.__name__}: {name} is given twice")
             found[name] = value
         found = {**dict.fromkeys(COMMON), **self.defaults, **found}
         for name in self.parameters:
             if name not in found:
-                raise TypeError(f"{self.__name__}: {name} is missing")
+                raise OperandError(f"{self.__name__}: {name} is missing")
         return found
 
 

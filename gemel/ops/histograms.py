@@ -10,7 +10,7 @@ from gemel.errors import ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import op
 from gemel.ir.keywords import number
-from gemel.ir.protocols import by_numpy
+from gemel.ir.protocols import computed
 from gemel.ir.public import Array, function
 from gemel.ir.reference import numpy
 from gemel.ops.shape import operand
@@ -74,7 +74,7 @@ def histogram_bin_edges(a: Any, bins: Any = 10, range: Any = None, weights: Any 
     One of NumPy's rules for the number of bins ("auto") waits for the elements.
     """
     if isinstance(bins, str):
-        return by_numpy(numpy().histogram_bin_edges, (operand(a), bins, range, weights), {})
+        return computed(numpy().histogram_bin_edges, (operand(a), bins, range, weights), {})
     if is_several(bins):
         return operand(bins, (a,))
     bins = whole("histogram", "bins", bins)

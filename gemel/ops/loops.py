@@ -8,7 +8,7 @@ from typing import Any
 
 from gemel import _core
 from gemel.dtype import bool_
-from gemel.errors import ArgumentError, ShapeError, TraceError
+from gemel.errors import ArgumentError, OperandError, ShapeError, TraceError
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Graph, inline
 from gemel.ir.loops import LoopSpec
@@ -47,12 +47,12 @@ def mapped(change: Callable[..., Any], *given: Any) -> Any:
 def pair(told: str, returned: Any) -> tuple[Any, Any]:
     """What a loop's function returned, its output and what it carries on.
 
-    Raises `TypeError` if these are not two, or not arrays; `told` says what they should be.
+    Raises `OperandError` if these are not two, or not arrays; `told` says what they should be.
     """
     if not isinstance(returned, (tuple, list)) or len(returned) != 2:
-        raise TypeError(f"{told}, not {returned!r}")
+        raise OperandError(f"{told}, not {returned!r}")
     if any(leaf is None for leaf in leaves(returned)):
-        raise TypeError(f"{told}, of arrays or lists of them, not {returned!r}")
+        raise OperandError(f"{told}, of arrays or lists of them, not {returned!r}")
     return returned[0], returned[1]
 
 
@@ -176,7 +176,9 @@ def while_loop(
         raise ArgumentError("while_loop: give max_iterations; it is the length of the outputs")
     max_iterations = plain(max_iterations)
     if isinstance(max_iterations, bool) or not isinstance(max_iterations, int):
-        raise TypeError(f"while_loop: max_iterations must be a whole number, not {max_iterations}")
+        raise OperandError(
+            f"while_loop: max_iterations must be a whole number, not {max_iterations}"
+        )
     whole = kept_whole("while_loop")
     if whole is not None:
         return whole(cond, func, loop_vars, max_iterations)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import ShapeError, UnknownKeywordError, unknown_name
 from gemel.extent import WHOLE, maximum
 from gemel.ir.keywords import check_unrecorded
 from gemel.ir.protocols import by_numpy
@@ -115,7 +115,8 @@ def pad(
         raise unknown_name("mode of pad", mode, MODES)
     rule = mode if reflect_type == "even" else f"{mode}, {reflect_type}"
     if options or rule not in (*MODES, *TURNED):
-        raise TypeError(f"pad: {mode!r} takes no {options or f'reflect_type={reflect_type!r}'}")
+        wrong = ", ".join(options) or f"reflect_type={reflect_type!r}"
+        raise UnknownKeywordError(f"pad: mode {mode!r} takes no {wrong}")
     sides = per_side("pad", "pad_width", pad_width, array.ndim)
     if not all(isinstance(n, WHOLE) and n >= 0 for side in sides for n in side):
         raise ShapeError(f"pad: pad_width {pad_width} must contain whole numbers of at least 0")

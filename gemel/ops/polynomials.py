@@ -7,7 +7,7 @@ from typing import Any
 from gemel.device import beside_arrays
 from gemel.errors import ArgumentError, ShapeError
 from gemel.ir.current import current_trace
-from gemel.ir.protocols import by_numpy
+from gemel.ir.protocols import computed
 from gemel.ir.public import Array, function
 from gemel.ir.reference import numpy
 from gemel.ops.complexes import real
@@ -209,12 +209,12 @@ def polyfit(
     points = operands((x, y))
     w = None if w is None else operand(w, points)
     options = {"w": w, "full": full, "cov": cov, "rcond": rcond}
-    return by_numpy(numpy().polyfit, (*points, deg), options)
+    return computed(numpy().polyfit, (*points, deg), options)
 
 
 def _by_numpy(name: str, *arrays: Any) -> tuple[Any, ...]:
     """The results of NumPy's function, real ones in the dtype of the arrays."""
-    found = by_numpy(getattr(numpy(), name), arrays, {})
+    found = computed(getattr(numpy(), name), arrays, {})
     many = found if isinstance(found, tuple) else (found,)
     dtype = arrays[0].dtype
     made = (reshape(operand(value), shape=(-1,)) for value in many)

@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel import _core, device
 from gemel.dtype import any_exact, as_number, weak
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import OperandError, ShapeError, unknown_name
 from gemel.extent import NUMBER, WHOLE
 from gemel.ir.above import above
 from gemel.ir.declare import op
@@ -91,7 +91,7 @@ def _(
     """
     a, extents = operand(a), newshape if shape is None else shape
     if extents is None:
-        raise TypeError("reshape: missing the new shape")
+        raise OperandError("reshape: missing the new shape")
     if order not in (known := ("C", "F", "A", "K")):
         raise unknown_name("order of reshape", order, known)
     if order == "F":

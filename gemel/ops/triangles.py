@@ -149,7 +149,7 @@ def fill_diagonal(a: Any, val: Any, wrap: bool = False) -> None:
     >>> x
     """
     if not hasattr(a, "ndim"):
-        raise TypeError(
+        raise OperandError(
             f"fill_diagonal: it fills a gemel array in place, not {type(a).__name__} {a!r}"
         )
     if a.ndim < 2 or a.ndim > 2 and len(set(a.shape)) > 1:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel.config import VERIFY
-from gemel.errors import GemelError
+from gemel.errors import GemelError, OperandError
 from gemel.ir.graph import Entry, Graph
 from gemel.ir.trace import Trace
 from gemel.ir.verify import verify
@@ -76,10 +76,10 @@ def pipeline(folds: bool = True, others: Sequence[Pass] = ()) -> tuple[Pass, ...
 
     What they write is expanded: they may use any function of `np` and `npx`.
 
-    Raises `TypeError` if `others` is not a list of functions.
+    Raises `OperandError` if `others` is not a list of functions.
     """
     if not isinstance(others, (list, tuple)) or not all(map(callable, others)):
-        raise TypeError("compile: passes= must be a list of functions from graph to graph")
+        raise OperandError("compile: passes= must be a list of functions from graph to graph")
     if folds and not others:
         return PIPELINE
     own = [step for step in PIPELINE if folds or step is not fold]

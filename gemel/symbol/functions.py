@@ -7,6 +7,7 @@ from inspect import signature
 from types import ModuleType
 from typing import Any
 
+from gemel.errors import OperandError
 from gemel.legacy.declare import WRITERS, Legacy, wanted
 from gemel.legacy.derived import Derived
 from gemel.ops.loops import leaves
@@ -73,7 +74,7 @@ def _composed(
     settings = {key: value for key, value in given.items() if key not in symbols}
     declared = [each for p in PREFIXES[kind] if (each := wanted(p + bare)) is not None]
     if not declared:
-        raise TypeError(f"{bare} does not accept symbols; a hybridized function may call it")
+        raise OperandError(f"{bare} does not accept symbols; a hybridized function may call it")
     several = [each for each in declared if callable(each._outputs) and bare in WRITERS]
     if several:  # the settings in the file say how many results there are
         written: Any = WRITERS[bare](**{**_defaults(function), **given})

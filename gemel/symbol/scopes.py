@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Any
 
+from gemel.errors import ArgumentError
+
 
 class _Current(threading.local):
     """The blocks that a thread is in."""
@@ -57,7 +59,7 @@ class AttrScope:
     def __init__(self, **kwargs: str) -> None:
         for name, value in kwargs.items():
             if not isinstance(value, str):
-                raise ValueError(f"AttrScope: {name} is {value!r}; attributes must be strings")
+                raise ArgumentError(f"AttrScope: {name} is {value!r}; attributes must be strings")
         self._attributes = kwargs
 
     def get(self, attr: dict[str, str] | None = None) -> dict[str, str]:

@@ -10,6 +10,7 @@ from gemel.arrays.archives import appear, contents
 from gemel.errors import (
     ArgumentError,
     ArrayIndexError,
+    OperandError,
     SymbolFileError,
     SymbolGivenError,
     unknown_attribute,
@@ -103,7 +104,7 @@ class Symbol:
         if isinstance(key, slice):
             return Symbol(self._heads[key])
         if not hasattr(key, "__index__"):
-            raise TypeError(
+            raise OperandError(
                 f"{self!r}[{key!r}]: an index is an output's number or name, or a slice; "
                 "for elements use slice, slice_axis or take"
             )
@@ -333,7 +334,7 @@ def var(
 ) -> Symbol:
     """A variable: a symbol whose value is given when it is run."""
     if not isinstance(name, str):
-        raise TypeError(f"var: name is {name!r}; it must be a string")
+        raise OperandError(f"var: name is {name!r}; it must be a string")
     attrs = attributed({**(attr or {}), **kwargs})
     for key, value in (("shape", shape), ("lr_mult", lr_mult), ("wd_mult", wd_mult)):
         if value is not None:
@@ -388,7 +389,7 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
     name = named(name, hint) if hint else name
     for each in given:
         if not isinstance(each, Symbol):
-            raise TypeError(
+            raise OperandError(
                 f"{operation.name}: {each!r} is not a Symbol; create a variable with sym.var"
             )
     references = [head for each in given for head in each._heads]

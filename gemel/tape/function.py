@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
-from gemel.errors import GemelError, GradientError, PythonGivenError, ShapeError, name_call
+from gemel.errors import (
+    GemelError,
+    GradientError,
+    OperandError,
+    PythonGivenError,
+    ShapeError,
+    name_call,
+)
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
 from gemel.ir.interpret import spec_of
@@ -61,7 +68,7 @@ class Function:
         for output in outputs:
             if not isinstance(output, _core.Array):
                 kind = type(output).__name__
-                raise TypeError(f"{name}.forward must return arrays; it returned a {kind}")
+                raise OperandError(f"{name}.forward must return arrays; it returned a {kind}")
         if recorded:
             self._used = True
             outputs = self._record(inputs, outputs)

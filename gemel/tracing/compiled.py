@@ -19,7 +19,7 @@ from gemel.codegen.schedules import Recipe
 from gemel.codegen.schedules import checked as checked_recipes
 from gemel.device import CPUS, Device, current_device, elsewhere
 from gemel.dtype import default_float
-from gemel.errors import TraceError
+from gemel.errors import TraceError, check_function
 from gemel.extent import seen
 from gemel.ir import precision
 from gemel.ir.current import current_trace
@@ -59,8 +59,7 @@ class Compiled:
         passes: Sequence[Pass] = (),
         recipes: Sequence[Recipe] = (),
     ) -> None:
-        if not callable(function):
-            raise TypeError(f"compile: {function!r} is not a function")
+        check_function("compile", function)
         self.function = self.__wrapped__ = function
         #: The function to call instead while another function is being traced.
         self.inside = function
