@@ -56,6 +56,11 @@ def as_list(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
+def listed(given: Any) -> list[Any]:
+    """One object, several or None, as a list."""
+    return [] if given is None else as_list(given)
+
+
 def leaves(value: Any) -> Iterator[Any]:
     """All items of nested lists that are not lists themselves."""
     if isinstance(value, (list, tuple)):

@@ -209,6 +209,28 @@ def test_checkpoints(tmp_path: Path) -> None:
         run("again", 9, resume_from_checkpoint=True, batch_period=1)
 
 
+@pytest.mark.parametrize("mode", ["min", "max"])
+def test_the_best_is_known_after_resuming(tmp_path: Path, mode: str) -> None:
+    def run(values: list[float], epochs: int, name: str = "falling") -> bool:
+        """Whether the best files were written."""
+        before = best.read_bytes() if best.exists() else b""
+        fake = Falling([0, *(v if mode == "min" else -v for v in values)], name)
+        handler = est.CheckpointHandler(
+            tmp_path, "m", fake, save_best=True, mode=mode, resume_from_checkpoint=True
+        )
+        one = made()
+        one.fit(examples(), epochs=epochs, event_handlers=[est.MetricHandler([fake]), handler])
+        one.trainer.load_states(tmp_path / "m-best.states")  # it holds the best value, too
+        return best.read_bytes() != before
+
+    best = tmp_path / "m-best.params"
+    assert run([3, 2, 4], 3)
+    assert not run([2.5, 2], 5)
+    assert run([1.5], 6)
+    assert not run([1.7], 7)
+    assert run([8], 8, "another")  # values of two metrics are not compared
+
+
 @pytest.mark.parametrize("by", ["epoch", "batch"])
 def test_checkpoints_interrupted_while_writing(
     tmp_path: Path, by: str, monkeypatch: pytest.MonkeyPatch

@@ -9,6 +9,9 @@ from gemel import np
 from gemel.errors import ParameterFileError
 from gemel.npx import serialize
 
+#: What an estimator adds to the same file: its position in the data, and its best value so far.
+ADDED = ("position", "best")
+
 
 def save_states(filename: Any, updater: Any, keys: Sequence[Any], scaler: Any = None) -> None:
     """Write an updater's states, how often each key was updated, the learning rate, and the state
@@ -41,8 +44,7 @@ def load_states(
     """
     rule = updaters[0].optimizer
     found = serialize.load_named(filename)
-    # An estimator's position in its data is in the same file.
-    arrays = {n: array for n, array in found.items() if n.partition(".")[0] != "position"}
+    arrays = {n: array for n, array in found.items() if n.partition(".")[0] not in ADDED}
     counts = arrays.pop(_kind(rule), None)
     rate = arrays.pop("learning_rate", None)
     scale = arrays.pop("loss_scale", None)

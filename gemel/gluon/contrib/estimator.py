@@ -33,7 +33,6 @@ from gemel.gluon.contrib.event_handler import (
     TrainBegin,
     TrainEnd,
     ValidationHandler,
-    listed,
 )
 from gemel.gluon.contrib.position import Position
 from gemel.gluon.loss import Loss, SoftmaxCrossEntropyLoss
@@ -42,6 +41,7 @@ from gemel.gluon.metric import Loss as MeanLoss
 from gemel.gluon.scaling import scaled
 from gemel.gluon.trainer import Trainer
 from gemel.gluon.utils import split_and_load
+from gemel.lists import listed
 from gemel.ranges import counted
 
 

@@ -13,10 +13,11 @@ from pathlib import Path
 from typing import Any
 
 from gemel.errors import GemelError, unknown_name
+from gemel.gluon.contrib.position import add_to, added_to
 from gemel.gluon.fitting import values_of
 from gemel.gluon.hybrid import HybridBlock, symbol_block
 from gemel.gluon.metric import CompositeEvalMetric, EvalMetric, Loss
-from gemel.lists import as_list
+from gemel.lists import listed
 from gemel.ranges import FlagsChecked, check_number, counted
 from gemel.spec import plain
 
@@ -293,6 +294,13 @@ class _Monitor:
         more = mode == "max" or (mode == "auto" and ("acc" in said or "f1" in said))
         self.name, self.metric, self.sign, self.least = name, metric, 1 if more else -1, least
         self.best = -self.sign * math.inf
+        self.what = [str(name_value[0]), self.sign]
+
+    def resume(self, path: Path) -> None:
+        """Take the best value of the same metric from a file, if there is one."""
+        found = added_to(path, "best") if path.exists() else None
+        if found is not None and found[:-1] == self.what:
+            self.best = found[-1]
 
     def improved(self) -> bool:
         """Whether the metric is better than ever before; if so, record it as the best."""
@@ -366,10 +374,10 @@ class CheckpointHandler(FlagsChecked, _Periodic):
 
     A compiled network's ``PREFIX-symbol.json`` is written once; `SymbolBlock.imports` reads it with
     any of the ``.params``. `save_best` writes ``PREFIX-best...`` when the metric `monitor`
-    improves. With `resume_from_checkpoint` the training resumes from the newest file. One saved by
-    batches goes on with the rest of that epoch's batches: the ``.states`` also hold the random
-    streams, the position in the data and, if it has a `state_dict`, the state of the data. Metrics
-    of that epoch are those of the rest.
+    improves. With `resume_from_checkpoint` the training resumes from the newest file, and the best
+    value is that of before. One saved by batches goes on with the rest of that epoch's batches: the
+    ``.states`` also hold the random streams, the position in the data and, if it has a
+    `state_dict`, the state of the data. Metrics of that epoch are those of the rest.
     """
 
     def __init__(
@@ -430,6 +438,8 @@ class CheckpointHandler(FlagsChecked, _Periodic):
         setattr(estimator, limit, getattr(estimator, limit) - done)
         estimator.net.load_parameters(f"{path}.params", ctx=estimator.context)
         estimator.trainer.load_states(f"{path}.states")
+        if self._best is not None:
+            self._best.resume(self.model_dir / f"{self.model_prefix}-best.states")
         self.trained_epoch, self.trained_batch = epoch, batch if by_epochs else done
         if not by_epochs and estimator.position.resume(f"{path}.states"):
             self.trained_epoch -= 1  # which goes on
@@ -448,6 +458,9 @@ class CheckpointHandler(FlagsChecked, _Periodic):
                 (self.model_dir / f"{self.model_prefix}-{oldest}.{kind}").unlink(missing_ok=True)
         if self._best is not None and self._best.improved():
             self._save(estimator, "best")
+            if estimator.trainer._updaters:
+                path = self.model_dir / f"{self.model_prefix}-best.states"
+                add_to(path, "best", [*self._best.what, self._best.best])
 
     def _save(self, estimator: Any, name: str) -> None:
         path, net = self.model_dir / self.model_prefix, estimator.net
@@ -465,11 +478,6 @@ class CheckpointHandler(FlagsChecked, _Periodic):
         net.save_parameters(f"{path}-{name}.params")
         if self.verbose:
             estimator.logger.info("CheckpointHandler: saved %s-%s.params", path, name)
-
-
-def listed(given: Any) -> list[Any]:
-    """One object, several or None, as a list."""
-    return [] if given is None else as_list(given)
 
 
 __all__ = [

@@ -47,30 +47,43 @@ class Position:
 
     def add_to(self, path: Any) -> None:
         """Add the position to a file of a trainer's states."""
-        arrays: dict[str, Any] = {}
         found = {"done": self.done, "begun": self._begun, "now": streams(), "data": self._data}
-        text = json.dumps(packed(found, arrays)).encode()
-        arrays = {f"position.{name}": array for name, array in arrays.items()}
-        arrays["position"] = np.array(list(text), dtype="uint8")
-        serialize.save(path, {**serialize.load_named(path), **arrays})
+        add_to(path, "position", found)
 
     def resume(self, path: Any) -> bool:
         """Begin the next epoch at the position in a file; returns False if it has none."""
-        try:
-            values = serialize.load_named(path)
-        except ParameterFileError:  # a store of another library wrote it
-            values = {}
-        text = values.pop("position", None)
-        if text is None:
+        found = added_to(path, "position")
+        if found is None:
             warnings.warn(
                 f"Estimator: {path} does not say which batches of the epoch were done; the data "
                 "are begun anew",
                 stacklevel=2,
             )
             return False
-        arrays = {name.removeprefix("position."): array for name, array in values.items()}
-        self._read = unpacked(json.loads(text.asnumpy().tobytes()), arrays)
+        self._read = found
         return True
 
 
-__all__ = ["Position"]
+def add_to(path: Any, name: str, value: Any) -> None:
+    """Add a value to a file of a trainer's states, which does not read it."""
+    arrays: dict[str, Any] = {}
+    text = json.dumps(packed(value, arrays)).encode()
+    arrays = {f"{name}.{each}": array for each, array in arrays.items()}
+    arrays[name] = np.array(list(text), dtype="uint8")
+    serialize.save(path, {**serialize.load_named(path), **arrays})
+
+
+def added_to(path: Any, name: str) -> Any:
+    """The value that was added to a file; None if there is none."""
+    try:
+        values = serialize.load_named(path)
+    except ParameterFileError:  # a store of another library wrote it
+        return None
+    text = values.pop(name, None)
+    if text is None:
+        return None
+    arrays = {each.removeprefix(f"{name}."): array for each, array in values.items()}
+    return unpacked(json.loads(text.asnumpy().tobytes()), arrays)
+
+
+__all__ = ["Position", "add_to", "added_to"]
