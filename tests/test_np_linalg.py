@@ -153,6 +153,10 @@ NORMS: Cases = {
         for p in ("fro", 1, -1, numpy.inf, -numpy.inf)
     },
     "vector_norm": (lambda np, a: np.linalg.vector_norm(a, axis=(0, 1), ord=3), (BATCH,)),
+    "vector_norm without an order": (
+        lambda np, a: [np.linalg.vector_norm(a, axis=axis, ord=None) for axis in (None, 1, (2, 0))],
+        (BATCH,),
+    ),
     "matrix_norm": (lambda np, a: np.linalg.matrix_norm(a, keepdims=True), (BATCH,)),
 }
 

@@ -34,7 +34,7 @@ def vector_norm(x: Any, *, axis: Any = None, keepdims: bool = False, ord: Any = 
     x = floating(x)
     dtype, where_ = x.dtype.real, {"axis": axis, "keepdims": keepdims}
     x = widened(x)
-    if ord == 2:
+    if ord is None or ord == 2:
         found = root(sum(squared_size(x), **where_))
     elif ord == inf or ord == -inf:
         found = (largest if ord > 0 else min)(absolute(x), **where_)
@@ -63,7 +63,7 @@ def _power_norm(sizes: Any, ord: Any, where_: dict[str, Any]) -> Any:
 
 @vector_norm.spec
 def _(x: Spec, *, axis: Any, keepdims: bool, ord: Any) -> Spec:
-    if isinstance(ord, str) or not isinstance(ord, (int, float)):
+    if ord is not None and not isinstance(ord, (int, float)):
         raise unknown_name("order of a vector's norm", ord, ("a number", "inf", "-inf"))
     return averaged("vector_norm", x, axis, keepdims)
 

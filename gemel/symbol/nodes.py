@@ -348,7 +348,7 @@ def _(node: Node) -> Found:
 def _(node: Node) -> Found:
     """A vector norm: without axes and `flag`, MXNet computes the norm of a matrix."""
     (x,), order, axis = node.inputs, node.params["ord"], node.params["axis"]
-    if order != 2 or not x.dtype.is_floating:
+    if order not in (None, 2) or not x.dtype.is_floating:
         return None
     settings = {"ord": 2, "keepdims": node.params["keepdims"]}
     axes = (axis,) if isinstance(axis, int) else axis
