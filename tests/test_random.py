@@ -11,7 +11,7 @@ from op_table import OPS
 
 import gemel
 from gemel import autograd, np, npx
-from gemel.errors import DTypeError
+from gemel.errors import ArgumentError, DTypeError
 
 MAKERS: dict[str, Callable[[], Any]] = {
     "uniform": lambda: np.random.uniform(size=(7, 11)),
@@ -40,13 +40,30 @@ def test_the_seed_decides(name: str) -> None:
     assert make().asnumpy().tobytes() != first.tobytes()
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2**31, 2**62, -1])
+@pytest.mark.parametrize("seed", [0, 1, 2**31, 2**62, 2**63 - 1, -1, -(2**63)])
 def test_any_seed(seed: int) -> None:
     np.random.seed(seed)
     first = np.random.uniform(size=4).tolist()
     np.random.seed(seed)
     assert np.random.uniform(size=4).tolist() == first
     assert len(set(first)) == 4
+
+
+def test_seeds_are_not_cut_off() -> None:
+    """Each has a stream of its own, and one that has none is refused."""
+    found = set()
+    for seed in (0, 5, -5, 2**63 - 1, -1, -(2**63)):
+        np.random.seed(seed)
+        assert np.random.get_state()[0] == seed
+        found.add(np.random.uniform(dtype="float64").item())
+        state = np.random.get_state()
+        drawn = np.random.uniform().item()
+        np.random.set_state(state)
+        assert np.random.uniform().item() == drawn
+    assert len(found) == 6
+    for wrong in (2**63, 2**63 + 5, -(2**63) - 1):
+        with pytest.raises(ArgumentError, match=f"seed: the seed {wrong} must be from"):
+            np.random.seed(wrong)
 
 
 def test_no_seed_is_a_new_one() -> None:

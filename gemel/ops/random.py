@@ -31,14 +31,17 @@ def seed(seed: int | None = None, device: Any = "all", ctx: Any = "all") -> None
     """Restart the stream: the same seed and the same calls give the same numbers.
 
     All devices draw from one stream, whatever `device` or `ctx` is. Without a seed the stream is
-    unpredictable.
+    unpredictable. Raises `ArgumentError` for a seed that int64 does not hold.
 
     >>> np.random.seed(42)
     >>> np.random.uniform(size=(2,))
     """
     if seed is None:
         seed = int.from_bytes(os.urandom(7), "little")
-    _core.random_seed(whole("seed", "the seed", seed) % 2**63)
+    seed = whole("seed", "the seed", seed)
+    if not -(2**63) <= seed < 2**63:
+        raise ArgumentError(f"seed: the seed {seed} must be from -2**63 to 2**63 - 1")
+    _core.random_seed(seed)
     _initialized[0] = 0
 
 
