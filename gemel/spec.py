@@ -123,8 +123,11 @@ def whole(name: str, kind: str, value: Any) -> Any:
         return value
     if hasattr(type(value), "__index__") and getattr(value, "ndim", 0) == 0:
         return value.__index__()
-    given = f"an array of shape {value.shape}" if getattr(value, "ndim", 0) else repr(value)
-    raise OperandError(f"{name}: {kind} {given} must be a whole number")
+    if getattr(value, "ndim", 0):
+        raise OperandError(
+            f"{name}: {kind} must be one whole number, not an array of shape {list(value.shape)}"
+        )
+    raise OperandError(f"{name}: {kind} {value!r} must be a whole number")
 
 
 def wholes(name: str, kind: str, values: Any) -> tuple[Any, ...]:

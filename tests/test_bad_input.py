@@ -434,6 +434,9 @@ NAMED: dict[str, Callable[[], Any]] = {
     "^sort: descending is .1,.;": lambda: np.sort(np.ones(2), descending=(1,)),
     "^topk: k '3' must be": lambda: npx.topk(np.ones(2), "3"),
     "^topk: k 1.0 must be": lambda: npx.topk(np.ones(2), 1.0),
+    "^topk: k must be one whole number, not an array of shape .2.": lambda: npx.topk(
+        np.ones(2), np.array([1, 2])
+    ),
     "^topk: k None must be": lambda: npx.topk(np.ones(2), None),
     "^topk: is_ascend is 'no'": lambda: npx.topk(np.ones(2), is_ascend="no"),
     "^sort: order is 'f'": lambda: np.sort(np.ones(2), order="f"),

@@ -201,7 +201,7 @@ BAD: list[Bad] = [
      ("broadcast_to", "-1", "negative")),
     ("number too large", lambda: np.array([300], dtype="int8"), OverflowError, ("int8",)),
     ("arrays that are no list", lambda: np.concatenate(ones(2, 3), ones(2, 4)), TypeError,
-     ("concatenate", "axis an array of shape (2, 4) must be a whole number")),
+     ("concatenate", "axis must be one whole number, not an array of shape [2, 4]")),
     ("axis of a float", lambda: ones(2, 3).sum(axis=1.0), TypeError,
      ("sum: axis 1.0 must be a whole number",)),
     *((name, lambda place=place, name=name: getattr(place, name), AttributeError,

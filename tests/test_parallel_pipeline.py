@@ -172,8 +172,8 @@ def test_stages_of_equal_parameters_and_of_equal_operations():
 
 def test_wrong_pipelines():
     two = [cpu(0), cpu(1)]
-    for count in (0, -1, 2.5):
-        with pytest.raises(parallel.SplitError, match="micro-batches"):
+    for count in (0, -1, 2.5, np.ones((2,), dtype="int32")):
+        with pytest.raises(parallel.SplitError, match="micro_batches must be a whole number of at"):
             parallel.Pipeline(dense(2), two, count)  # type: ignore[arg-type]
     with pytest.raises(parallel.SplitError, match="at least one layer"):
         parallel.Pipeline(dense(1), two)
@@ -206,7 +206,7 @@ def test_wrong_pipelines():
         ({"cut": 1}, "cut is 1"),
         ({"cut": None}, "cut is None"),
         ({"order": ["1f1b"]}, "unknown order of a pipeline"),
-        ({"micro_batches": 2.5}, "2.5 micro-batches; give at least 1"),
+        ({"micro_batches": 2.5}, "Pipeline: micro_batches must be a whole .* at least 1, not 2.5"),
     ],
 )
 def test_settings_that_are_not_those_of_a_pipeline(settings, words):

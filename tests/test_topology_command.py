@@ -80,6 +80,8 @@ def test_version_defaults_and_what_is_missing(capsys: Any) -> None:
     [
         (["--explain", "p33"], "unknown topology 'p33'; did you mean 'p3'"),
         (["--bytes", "much"], "'much' is not a number of bytes"),
+        (["--bytes", "0"], "--bytes 0: such a tensor has nothing to sum; give at least 1 byte"),
+        (["--explain", "p3", "--bytes", "0.4KB", "--bytes", "0MB"], "--bytes 0MB: such a tensor"),
         (["--machines", "1"], "give 2 or more"),
         (["--machines", "99999999"], "--machines 99999999: give 2 or more, and at most 4096"),
         (["--explain", "99999999xp3-25gbe"], "99999999 times p3; at most 128 machines"),

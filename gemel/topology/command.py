@@ -45,6 +45,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(given: argparse.Namespace) -> int:
     """Print what the options ask for; returns the exit status. Raises `GemelError`s."""
     nbytes = None if given.bytes is None else read_bytes(given.bytes)
+    if nbytes is not None and nbytes < 1:
+        raise TopologyError(
+            f"--bytes {given.bytes}: such a tensor has nothing to sum; give at least 1 byte"
+        )
     if given.network is not None and given.machines is None:
         raise TopologyError(
             f"--network {given.network}: it is for --machines; a cluster's name says its own, "

@@ -12,7 +12,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import autograd
-from gemel.errors import unknown_name
+from gemel.errors import ArgumentError, unknown_name
 from gemel.gluon.nn import HybridSequential, Sequential
 from gemel.gluon.parallel.order import ORDERS, kept, merged
 from gemel.gluon.parallel.split import Split, SplitError, apart, as_array, as_batch, joined, loss_of
@@ -73,8 +73,10 @@ class Pipeline(Split):
                 f"Pipeline: {type(net).__name__} is not a Sequential or HybridSequential; only "
                 "these can be divided into stages"
             )
-        if not hasattr(micro_batches, "__index__") or micro_batches < 1:
-            raise SplitError(f"Pipeline: {micro_batches!r} micro-batches; give at least 1")
+        try:
+            self.micro_batches = counted("Pipeline", "micro_batches", micro_batches)
+        except ArgumentError as error:
+            raise SplitError(str(error)) from None
         if not isinstance(order, str) or order not in ORDERS:
             raise unknown_name("order of a pipeline", order, ORDERS)
         if len(net) < len(self.devices):
@@ -82,7 +84,6 @@ class Pipeline(Split):
                 f"Pipeline: {len(net)} layers cannot form {len(self.devices)} stages; each "
                 "device needs at least one layer"
             )
-        self.micro_batches = index(micro_batches)
         self.order = order
         self._cut = cut
         self._stages: list[Stage] = []
