@@ -28,7 +28,7 @@ from gemel.symbol.node import nodes_of
 from gemel.symbol.own import encoded, encoded_guard
 from gemel.symbol.run import run
 from gemel.tracing.compiled import Compiled
-from gemel.tracing.nested import unflatten
+from gemel.tracing.nested import unflatten, with_named
 from gemel.tracing.programs import Arguments
 
 MAGIC = b"gemel\0"
@@ -216,10 +216,10 @@ class Loaded(HybridBlock):
             parameter.set_data(value)
             self._register_parameter(name, parameter)
 
-    def forward(self, *arguments: Any) -> Any:
+    def forward(self, *arguments: Any, **named: Any) -> Any:
         """Run the program. Raises `ShapeError` for arguments of another kind, or of sizes for which
         the file is not valid."""
-        given = Arguments.of(arguments)
+        given = Arguments.of(with_named(arguments, named))
         for exactly in (True, False):
             for saved in self._saved:
                 if saved.rules.admit(given, exactly):

@@ -22,7 +22,7 @@ from gemel.ndarray import ndarray
 from gemel.ranges import check_flag
 from gemel.tracing import compiled
 from gemel.tracing.manners import are_nd
-from gemel.tracing.nested import by_place, flatten
+from gemel.tracing.nested import by_place, flatten, with_named
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,17 +102,17 @@ class HybridBlock(Block):
         if not self._active or trace is not None or self._in_parts():
             return self._imperatively(arguments, keywords)
         if keywords:
-            arguments = self._positional(arguments, keywords)
+            arguments, keywords = self._by_place(arguments, keywords)
         if self._forward_hooks or self._forward_pre_hooks or self._own.op_hook:
-            return super().__call__(*arguments)
+            return super().__call__(*arguments, **keywords)
         run = self._compiled_run()
         self._own.program = run.quick
         try:
-            return run(*arguments)
+            return run(*arguments, **keywords)
         except SymbolGivenError:
-            return symbol_block().composed(self, arguments)
+            return symbol_block().composed(self, with_named(arguments, keywords))
         except PythonGivenError as error:
-            return self._never_whole(error, arguments)
+            return self._never_whole(error, arguments, keywords)
 
     def _in_parts(self) -> bool:
         """Whether the children are compiled separately, because hooks inside have to be called.
@@ -124,21 +124,24 @@ class HybridBlock(Block):
             self._own.in_parts = inside and self._own.op_hook is None
         return self._own.in_parts
 
-    def _never_whole(self, error: Exception, arguments: tuple[Any, ...]) -> Any:
+    def _never_whole(
+        self, error: Exception, arguments: tuple[Any, ...], keywords: dict[str, Any] | None = None
+    ) -> Any:
         """Give up compiling the block as a whole: warn, and run it as Python from now on."""
         name = self.name or type(self).__name__
         warnings.warn(f"{name} is not compiled as a whole: {error}", stacklevel=3)
         self._active, self._own.given_up = False, str(error)
         self._forget()
-        return self._imperatively(arguments, {})
+        return self._imperatively(arguments, keywords or {})
 
     def _imperatively(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> Any:
         """Run the Python code on arrays or on a trace's symbols, or compose MXNet's symbols."""
         first = type(arguments[0]) if arguments else None
         if first is not ndarray:
             if first is not Entry and holds_symbols((*arguments, *keywords.values())):
-                given = self._positional(arguments, keywords) if keywords else arguments
-                return symbol_block().composed(self, given)
+                if keywords:
+                    arguments = with_named(*self._by_place(arguments, keywords))
+                return symbol_block().composed(self, arguments)
         elif not (
             self._forward_hooks
             or self._forward_pre_hooks
@@ -160,7 +163,7 @@ class HybridBlock(Block):
                 return self._forwarded(*arguments, **keywords)
             with precision.scope(wanted):
                 return self._forwarded(*arguments, **keywords)
-        found = self._compiled_run()(*arguments)
+        found = self._compiled_run()(*arguments, **keywords)
         if self._own.op_hook is None:
             return found
         result, seen = found
@@ -201,13 +204,13 @@ class HybridBlock(Block):
             program.inside, program.owns = self._run, True
         return program
 
-    def _whole(self, *arguments: Any) -> Any:
+    def _whole(self, *arguments: Any, **keywords: Any) -> Any:
         """The function from which the block's own program is traced."""
-        return self._traced(current_trace(), *arguments)
+        return self._traced(current_trace(), *arguments, **keywords)
 
-    def _with_operations(self, *arguments: Any) -> tuple[Any, dict[Any, Any]]:
+    def _with_operations(self, *arguments: Any, **keywords: Any) -> tuple[Any, dict[Any, Any]]:
         """The result, and for an op hook the results of all operations by (name, operation)."""
-        result = self._whole(*arguments)
+        result = self._whole(*arguments, **keywords)
         results: list[Any] = []
         flatten(result, results, [])
         monitor_all = self._own.op_hook[1]
@@ -260,12 +263,16 @@ class HybridBlock(Block):
             "net(x) once, which determines the number, shapes and dtypes of its inputs"
         )
 
-    def _positional(self, arguments: tuple[Any, ...], keywords: dict[str, Any]) -> tuple[Any, ...]:
-        """The arguments of `forward` by position, because a program takes no keywords."""
+    def _by_place(
+        self, arguments: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of `forward` by position as far as they have one, and the others.
+
+        So a call has the same program, however its arguments are given.
+        """
         signature, lead = self._signature()
-        behind = ", and none behind its own parameters" if lead else ""
-        rule = f"{self.name} is hybridized and takes no keyword-only arguments{behind}"
-        return by_place(self.name, rule, signature, (*lead, *arguments), keywords)[len(lead) :]
+        placed, left = by_place(self.name, signature, (*lead, *arguments), keywords)
+        return placed[len(lead) :], left
 
     def _signature(self) -> tuple[Any, tuple[Any, ...]]:
         """The signature to use, and the arguments before the user's: `forward`, or else

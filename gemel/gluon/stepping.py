@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import autograd
 from gemel._core import Array
-from gemel.errors import ArgumentError, GemelError, GradientError, check_function
+from gemel.errors import ArgumentError, GemelError, GradientError, TraceError, check_function
 from gemel.gluon.parameter import Parameter
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, walk
@@ -67,8 +67,12 @@ class CompiledStep:
         if named:
             from inspect import signature  # rarely needed
 
-            refusal = "step: it is compiled and takes no keyword-only arguments besides batch_size"
-            arguments = by_place("step", refusal, signature(self._function), arguments, named)
+            arguments, left = by_place("step", signature(self._function), arguments, named)
+            if left:
+                raise TraceError(
+                    "step: it is compiled and takes no keyword-only arguments besides batch_size: "
+                    + ", ".join(left)
+                )
         if batch_size is None:
             batch_size = _length(arguments)
         trainer, updated = self._trainer, self._updated(arguments)

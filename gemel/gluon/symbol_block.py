@@ -129,7 +129,7 @@ def _opened(value: Any, symbols: list[Symbol]) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value), tuple(_opened(item, symbols) for item in value)
     if isinstance(value, dict):
-        return dict, tuple((name, _opened(item, symbols)) for name, item in value.items())
+        return type(value), tuple((name, _opened(item, symbols)) for name, item in value.items())
     return "static", type(value), value
 
 

@@ -12,7 +12,7 @@ from gemel.ir.graph import Entry, placeholder
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.symbol.noting import Noting
-from gemel.tracing.nested import flatten_results
+from gemel.tracing.nested import called, flatten_results
 from gemel.tracing.programs import Arguments
 
 
@@ -51,7 +51,7 @@ class Traced:
             self.numbers = [trace.notes.argument(f"number{place}", value) for place, value in pairs]
             values = arguments.symbols(self.entries, self.numbers)
             with trace.notes.watching():
-                found = function(*values)
+                found = called(function, values)
             self.structure = flatten_results(found, results)
             self.outputs = [trace.state.current(as_entry(value)) for value in results]
         if any(entry in trace.state.contents for entry in self.entries):

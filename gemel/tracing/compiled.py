@@ -35,7 +35,7 @@ from gemel.spec import Spec
 from gemel.tracing import nested
 from gemel.tracing.bound import Bound
 from gemel.tracing.manners import made_nd
-from gemel.tracing.nested import by_place, form_of, unhashable
+from gemel.tracing.nested import by_place, called, form_of, unhashable, with_named
 from gemel.tracing.programs import Arguments, Program
 from gemel.tracing.sized_plans import Unfit
 
@@ -98,8 +98,8 @@ class Compiled:
         if named:
             from inspect import signature  # rarely needed
 
-            rule = f"{self.name} is compiled and takes no keyword-only arguments"
-            arguments = by_place(self.name, rule, signature(self.function), arguments, named)
+            placed = by_place(self.name, signature(self.function), arguments, named)
+            arguments = with_named(*placed)
         if self._home is not None and self._home is not current_device():
             return self._slowly(*arguments)
         return self.quick(*arguments)
@@ -107,7 +107,7 @@ class Compiled:
     def _slowly(self, *arguments: Any) -> Any:
         """A call that the call site has no plan for: with new arguments, or while recording."""
         if current_trace() is not None:
-            return self.inside(*arguments)
+            return called(self.inside, arguments)
         generation = self.quick.generation
         bound, flat = self._find(arguments)
         own = bound.program.own(flat.arrays)

@@ -6,7 +6,7 @@ into a hashable structure and its leaves, and put together again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -143,13 +143,31 @@ def flatten_results(value: Any, out: list[Any]) -> Any:
     return None
 
 
-def by_place(
-    name: str, rule: str, signature: Any, arguments: tuple[Any, ...], named: dict[str, Any]
-) -> tuple[Any, ...]:
-    """The arguments of a call by position, with named ones moved to their places.
+class Named(dict[str, Any]):
+    """The arguments of a call that can be given by name only: the last of those by position."""
 
-    Raises `TraceError` with the `rule` for keyword-only arguments, and `TypeError` for arguments
-    that the function called `name` does not take.
+
+def with_named(arguments: tuple[Any, ...], named: dict[str, Any]) -> tuple[Any, ...]:
+    """The arguments of a call by position, and those that are given by name as the last of them.
+
+    These are sorted, because their order makes no difference.
+    """
+    return (*arguments, Named(sorted(named.items()))) if named else arguments
+
+
+def called(function: Callable[..., Any], arguments: Sequence[Any]) -> Any:
+    """Call a function with arguments of `with_named`."""
+    if arguments and type(arguments[-1]) is Named:
+        return function(*arguments[:-1], **arguments[-1])
+    return function(*arguments)
+
+
+def by_place(
+    name: str, signature: Any, arguments: tuple[Any, ...], named: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, with named ones moved to their places, and those without a place.
+
+    Raises `TypeError` for arguments that the function called `name` does not take.
     """
     try:
         bound = signature.bind(*arguments, **named)
@@ -157,11 +175,17 @@ def by_place(
         raise TypeError(f"{name}: {error}") from None
     if bound.kwargs:
         bound.apply_defaults()  # arguments before the named ones may have been left out
-    left = [name for name in bound.kwargs if name in named]
-    if left:
-        raise TraceError(f"{rule}: {', '.join(left)}")
-    ordered: tuple[Any, ...] = bound.args
-    return ordered
+    return bound.args, {key: value for key, value in bound.kwargs.items() if key in named}
 
 
-__all__ = ["checked", "flatten", "flatten_results", "form_of", "unflatten", "unhashable"]
+__all__ = [
+    "Named",
+    "called",
+    "checked",
+    "flatten",
+    "flatten_results",
+    "form_of",
+    "unflatten",
+    "unhashable",
+    "with_named",
+]

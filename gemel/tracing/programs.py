@@ -34,7 +34,7 @@ from gemel.tape.views import check_apart
 from gemel.tracing.foreign import written
 from gemel.tracing.inner_gradients import InnerGradients
 from gemel.tracing.manners import are_nd
-from gemel.tracing.nested import checked, flatten, flatten_results, unflatten
+from gemel.tracing.nested import called, checked, flatten, flatten_results, unflatten
 from gemel.tracing.sized_plans import SizedPlans
 
 
@@ -161,7 +161,7 @@ class Program:
             ]
         results: list[Any] = []
         try:
-            found = compiled.function(*symbols)
+            found = called(compiled.function, symbols)
         except AttributeError as error:
             name_symbol(error)
             raise
