@@ -267,6 +267,39 @@ def test_other_sizes_than_those_seen(name: str, tmp_path: Path) -> None:
         numpy.testing.assert_allclose(found(x).asnumpy(), wanted, rtol=1e-4, atol=1e-5)
 
 
+#: Functions of floats and whole numbers.
+NUMBERS: dict[str, Any] = {
+    "where of floats": lambda x, n: np.where(x > 0, 2.5, 2.0),
+    "where of whole numbers": lambda x, n: np.where(x > 0, 2, 3),
+    "where of a whole number": lambda x, n: np.where(x > 0, 2, 3.5),
+    "where by whole numbers": lambda x, n: np.where(n, 2.5, 2),
+    "where of bools and a float": lambda x, n: np.where(x > 0, x > 1, 2.5),
+    "where of two dtypes": lambda x, n: np.where(x > 0, x, n),
+    "where of True": lambda x, n: np.where(True, n, 2),
+    "bits of bools": lambda x, n: (x > 0) | 2,
+    "bools and True": lambda x, n: [(x > 0) + True, (x > 0) * True, np.minimum(True, x > 0)],
+    "powers of bools": lambda x, n: np.power(x > 0, True),
+    "a histogram": lambda x, n: np.histogram(x, 5, (-2, 2)),
+    "quotients": lambda x, n: [n // 2, 20 // n, n // n, (n * 9999999 + 1) // 3, x // 0.1, 1 // x],
+    "quotients by zero": lambda x, n: [1.5 // n, x // (x * 0)],
+    "along no axis": lambda x, n: [n.sum(axis=()), x.max(axis=()), np.all(n, axis=())],
+    "a rest": lambda x, n: np.fmod(n, 3),
+}
+
+
+@pytest.mark.parametrize("name", NUMBERS)
+def test_numbers_have_the_dtype_of_the_result(name: str, tmp_path: Path) -> None:
+    net = nn.HybridLambda(NUMBERS[name])
+    net.hybridize()
+    x, n = np.array([[0.5, -1.0, 2.5]]), np.array([[0, 7, -5]], dtype="int32")
+    wanted = listed(net(x, n))
+    symbol, parameters = net.export(tmp_path / "net")
+    found = listed(SymbolBlock.imports(symbol, ["data0", "data1"], parameters)(x, n))
+    for one, two in zip(found, wanted, strict=True):
+        assert one.dtype == two.dtype
+        numpy.testing.assert_array_equal(one.asnumpy(), two.asnumpy())
+
+
 # --- parameters -----------------------------------------------------------------------------
 
 

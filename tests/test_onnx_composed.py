@@ -158,6 +158,7 @@ CASES["chosen"] = chosen, [(a + n, v - n) for n in (0, 9, -9) for a, v in whole]
 CASES["repeated"] = repeated, [(a + n, v) for n in (0, 9, -9) for a, v in whole]
 CASES["logaddexp"] = lambda a, v: np.logaddexp.accumulate(a * 0.5, axis=1), sizes("int32")
 CASES["ldexp"] = lambda a, v: [np.ldexp(a, v), np.ldexp(a, -140)], sizes("float32", "int32")
+CASES["ldexp of a bool"] = lambda v, a: np.ldexp(True, v) + a, sizes("int32")
 CASES["half"] = lambda a, v: np.cumprod(a, axis=1), sizes("float16")
 CASES["interp"] = lambda a, v: np.interp(a, [0.0, 1.0, 2.0], [0.0, 5.0, 6.0]), sizes("float32")
 CASES["convolve"] = lambda a, v: np.convolve(a[:, 0], np.array([1.0, 2.0, 3.0])), sizes("int32")

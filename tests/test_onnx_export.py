@@ -87,7 +87,7 @@ for _kind in ("int8", "int32", "int64"):
         np.array([5, -5, 127, -128, 0, -1], dtype=_kind),
         np.array([1, 2, 3, 0, 7, 6], dtype=_kind),
     )
-each("functions of bool", "abs count_nonzero logical_not iscomplex square", B)
+each("functions of bool", "abs count_nonzero logical_not iscomplex square signbit", B)
 each("functions of two of bool by numbers", "logaddexp isclose not_equal greater less", B, ~B)
 case("clip of bool", lambda x, y: (np.clip(x, y, y), np.clip(x, False, True)), B, ~B)
 each("functions of two of uint8", "logaddexp logaddexp2 isclose", *_SMALL)
@@ -108,6 +108,7 @@ case(
     "remainders with signs", np.remainder, np.array([-5.0, 5, -5, 5.5]), np.array([3.0, -3, -3, 2])
 )
 case("quotients with signs", np.floor_divide, np.array([-5, 5, -6, 7]), np.array([3, -3, -3, 2]))
+case("quotients by zero", lambda n: (2.5 // n, np.divmod(-1.5, n)[0]), np.array([0.0, 2.0, -0.0]))
 case("clip", lambda x: np.clip(x, -0.5, 0.5), F)
 case("clip of int64", lambda x: np.clip(x, -1, 2), I)
 case("clip by arrays", lambda x, y: np.clip(x, -y, y), F, np.abs(ROW))

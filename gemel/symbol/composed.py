@@ -182,7 +182,10 @@ INSIDE: dict[str, Callable[[Any, Any], Any]] = {
 @composes("histogram_edges")
 def _(x: Any, *, bins: int, limits: Any) -> Any:
     wide = cast(x, dtype="float64")
-    low, high = (of(wide) for of in (min_of, max_of)) if limits is None else limits
+    if limits is None:
+        low, high = (of(wide) for of in (min_of, max_of))
+    else:  # in float64 too, as arrays of it
+        low, high = (full(limit, shape=(), dtype="float64") for limit in limits)
     alike = equal(low, high)
     low, high = where(alike, low - 0.5, low), where(alike, high + 0.5, high)
     step = divide(subtract(high, low), bins)
@@ -290,8 +293,8 @@ def _(x: Any, exponent: Any) -> Any:
     """In three steps: 2 ** exponent may overflow even if the product does not."""
     whole = trunc(exponent)
     third = trunc(whole * (1 / 3))
-    step = call("power", full(2, shape=(), dtype=x.dtype), third)
-    rest = call("power", full(2, shape=(), dtype=x.dtype), subtract(exponent, 2 * third))
+    two = full(2, shape=(), dtype=x.dtype.floating)
+    step, rest = call("power", two, third), call("power", two, subtract(exponent, 2 * third))
     return x * step * step * rest
 
 

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gemel.dtype import DType, bool_
 from gemel.extent import Dim, same_for_all, seen
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Node, placeholder
 from gemel.ir.methods import call
+from gemel.ir.op_kinds import Elementwise
 from gemel.legacy.declare import WRITERS, Written
+from gemel.ops.shape import expand_dims
 from gemel.spec import Spec, product
 from gemel.symbol import regrouping
 from gemel.symbol.noting import Notes
@@ -260,8 +263,22 @@ def _(node: Node) -> Found:
 
 @rule("floor_divide")
 def _(node: Node) -> Found:
-    found = call("floor", call("divide", *node.inputs))
-    return (call("cast", found, dtype=node.specs[0].dtype),)
+    """What remains without the remainder, divided: a quotient just below a whole number may have
+    been rounded to it. Of whole numbers in float64, which MXNet's division is not."""
+    dtype, divisor = node.specs[0].dtype, node.inputs[1].node
+    a, b = (_cast(each, dtype) for each in node.inputs)
+    wide = dtype if dtype.is_floating else DType("float64")
+    whole = call("subtract", a, call("remainder", a, b))
+    found = call("rint", call("divide", _cast(whole, wide), _cast(b, wide)))
+    if not divisor.is_number or (not isinstance(divisor.value, Dim) and divisor.value == 0):
+        by_zero = call("divide", a, b) if dtype.is_floating else 0
+        found = call("where", call("equal", b, 0), by_zero, found)
+    return (_cast(found, dtype),)
+
+
+def _cast(x: Entry, dtype: DType) -> Entry:
+    """An array in another dtype; numbers stay as they are."""
+    return x if x.node.is_number or x.dtype is dtype else call("cast", x, dtype=dtype)
 
 
 @rule("copy")
@@ -299,6 +316,10 @@ def _(node: Node) -> Found:
 
 def _reduced(name: str) -> Callable[[Node], Found]:
     def write(node: Node) -> Found:
+        if node.params["axis"] == ():  # along no axis: for MXNet that would be along all of them
+            assert node.op is not None
+            more = {**node.params, "axis": (-1,), "keepdims": False}
+            return (call(node.op.name, expand_dims(node.inputs[0], -1), **more),)
         settings = {key: node.params[key] for key in ("axis", "keepdims")}
         given = {key: value for key, value in settings.items() if value not in ((), None)}
         return Written(name, node.inputs, {k: v for k, v in given.items() if v is not False})
@@ -372,7 +393,26 @@ def _(node: Node) -> Found:
 
 @rule("where")
 def _(node: Node) -> Found:
-    return Written("_npi_where", node.inputs, {})
+    """With values of the result's dtype: MXNet takes two of one dtype alone."""
+    (condition, *values), dtype = node.inputs, node.specs[0].dtype
+    condition = _in_dtype(condition, bool_) if condition.node.is_number else condition
+    return Written("_npi_where", (condition, *(_in_dtype(each, dtype) for each in values)), {})
+
+
+def _in_dtype(x: Entry, dtype: DType) -> Entry:
+    """An array in another dtype, or a number as an array of that dtype: MXNet does not type numbers
+    weakly."""
+    found: Entry = _cast(x, dtype)
+    if x.node.is_number:
+        found = call("full", x.node.value, shape=(), dtype=dtype)
+    return found
+
+
+def _as_computed(op: Elementwise, node: Node) -> tuple[Entry, ...]:
+    """The inputs of an elementwise operation with numbers among them, in the dtypes in which it is
+    computed: an array of bools and a whole number are whole numbers."""
+    dtypes, _ = op.types(tuple(entry.spec for entry in node.inputs), node.params)
+    return tuple(map(_in_dtype, node.inputs, dtypes))
 
 
 #: Binary operations whose operand may be a number: the names with the number second and first.
@@ -411,7 +451,8 @@ def as_call(node: Node) -> Found:
     if name is None or name in LACKING:
         return None
     numbers = [entry.node.is_number for entry in node.inputs]
-    if name in SCALARS and numbers.count(True) == 1:
+    only_bools = all(entry.dtype is bool_ for entry in node.inputs)
+    if name in SCALARS and numbers.count(True) == 1 and not only_bools:
         first = numbers[0]
         number, x = node.inputs[0 if first else 1].node, node.inputs[1 if first else 0]
         dtype = node.specs[0].dtype
@@ -425,7 +466,10 @@ def as_call(node: Node) -> Found:
     settings = {
         key: value for key, value in node.params.items() if op.defaults.get(key, ...) != value
     }
-    return Written(name, node.inputs, settings, len(node.entries))
+    inputs = node.inputs
+    if isinstance(op, Elementwise) and True in numbers and False in numbers:
+        inputs = _as_computed(op, node)
+    return Written(name, inputs, settings, len(node.entries))
 
 
 def number_of(node: Node) -> float:

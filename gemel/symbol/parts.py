@@ -25,6 +25,8 @@ def by_parts(node: Node) -> tuple[Entry, ...] | None:
         try:
             found = op.body(_ByName(op.name), *_computed_in(op, node), **node.params)
             found = found if isinstance(found, tuple) else (found,)
+            pairs = zip(found, node.specs, strict=True)  # of numbers, a part may have another dtype
+            found = tuple(call("cast", x, dtype=spec.dtype) for x, spec in pairs)
             if all(other.op is not op for other in walk(found, node.inputs)):
                 return found
         except (AttributeError, KeyError, ValueError, TypeError):

@@ -160,10 +160,16 @@ def _(graph: Graph, call: Call, a: str, b: str) -> Written:
 
 @exports("floor_divide")
 def _(graph: Graph, call: Call, a: str, b: str) -> Written:
-    dtype = call.result.dtype
+    dtype, divisor = call.result.dtype, call.numbers[1]
     whole = graph.node("Sub", a, _remainder(graph, dtype, a, b))
     found = graph.node("Div", whole, b)
-    return graph.node("Round", found) if dtype.is_floating else found
+    if not dtype.is_floating:
+        return found
+    found = graph.node("Round", found)
+    if divisor is not None and (isinstance(divisor, Dim) or divisor != 0):
+        return found
+    zero = graph.node("Equal", b, graph.constant(0, dtype))  # it leaves no number as the remainder
+    return graph.node("Where", zero, graph.node("Div", a, b), found)
 
 
 # --- functions ------------------------------------------------------------------------------
@@ -224,6 +230,8 @@ def _(graph: Graph, call: Call, x: str) -> Written:
 
 def _is_negative(graph: Graph, dtype: DType, x: str) -> str:
     """Whether x has a negative sign, including -0.0: where x is 0, the sign of 1 / x decides."""
+    if dtype is bool_:
+        return graph.node("Xor", x, x)
     zero = graph.constant(0, dtype)
     below = graph.node("Less", x, zero)
     if not dtype.is_floating:
