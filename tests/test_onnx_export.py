@@ -476,8 +476,13 @@ def test_sizes_are_held_where_asked_for(tmp_path: Path) -> None:
     assert dims() == ["data_0", 3, "data_2", "data_3"]
     assert dims(dynamic=False) == [2, 3, 8, 9]
     assert dims(dynamic=[(None, 3, 8, 9)]) == ["data_0", 3, 8, 9]
-    with pytest.raises(ShapeError, match="not the inputs' shapes"):
-        dims(dynamic=[(None, 3, 8, 8)])
+    net(drawn(5, 3, 8, 9))  # is not traced anew
+    assert dims(dynamic=[(5, 3, None, 16)]) == [5, 3, "data_2", 16]
+    for wrong in [(None, 3, 8)], [(None, 3, 8, 9)] * 2, [(-1, 3, 8, 9)], [(2, 3, 8.0, 9)]:
+        with pytest.raises(ShapeError, match="are not shapes for inputs like"):
+            dims(dynamic=wrong)
+    with pytest.raises(ShapeError, match="convolution"):
+        dims(dynamic=[(2, 4, 8, 9)])
     net = gemel.compile(lambda x: x.sum(axis=0) if x.shape[0] > 2 else x)
     net(F)
     with pytest.warns(ExportWarning, match=r"where 2 < data.shape\[0\]"):

@@ -34,8 +34,8 @@ def export(net: Any, path: Any, *, opset: int = OPSET, dynamic: bool | Sequence[
 
     `net` is a `HybridBlock` or what `gemel.compile` gave, called once before: what it is called on
     says the number and the kinds of its inputs. Sizes the program does not depend on are free in
-    the file, the batch as a rule; with `dynamic=False` all are those of the last call, and a list
-    of shapes says which are, with None for free ones. Where the function has asked for sizes, as in
+    the file, the batch as a rule; with `dynamic=False` all are those of the call that was traced,
+    and a list of shapes says which sizes the file is for, with None for free ones. Where the function has asked for sizes, as in
     ``if x.shape[0] > 1``, or counts on what a slice has, as in ``x[-3:].shape[0]``, the file is for
     those with the same answers: it cannot say that, an `ExportWarning` does. `opset` is the version
     of ONNX's operators, 18 at least. The file is checked by the package onnx, and appears whole or
@@ -44,7 +44,7 @@ def export(net: Any, path: Any, *, opset: int = OPSET, dynamic: bool | Sequence[
     """
     _check_opset(opset)
     function, given, names = _called(net)
-    wanted = _held(given, dynamic)
+    given, wanted = _sized(given, dynamic)
     found, made = modelled(function, given, names, wanted, net.name, opset)
     told = []
     if found.asked:
@@ -97,26 +97,36 @@ def _called(net: Any) -> tuple[Any, Arguments, Sequence[str]]:
     return function, given, names
 
 
-def _held(given: Arguments, dynamic: bool | Sequence[Any]) -> set[str]:
-    """The extents to be fixed. Raises `ShapeError` for shapes that do not fit."""
-    arrays = given.arrays
+def _sized(given: Arguments, dynamic: bool | Sequence[Any]) -> tuple[Arguments, set[str]]:
+    """The arguments to trace for, which have the sizes that are asked for, and the extents to be
+    fixed. Raises `ShapeError` for shapes of other arguments."""
+    had = [tuple(x.shape) for x in given.arrays]
     if dynamic is True:
-        return set()
-    if dynamic is not False and not isinstance(dynamic, (list, tuple)):
+        return given, set()
+    if dynamic is False:
+        return given, numbered(had)
+    if not isinstance(dynamic, (list, tuple)):
         raise ShapeError(
             f"onnx.export: dynamic is {dynamic!r}; give True, False or a list of shapes"
         )
-    shapes: Sequence[Any] = [x.shape for x in arrays] if dynamic is False else dynamic
-    had = [tuple(x.shape) for x in arrays]
-    fits = len(shapes) == len(arrays) and all(
-        isinstance(shape, (list, tuple))
-        and len(shape) == len(of)
-        and all(n is None or n == m for n, m in zip(shape, of, strict=True))
-        for shape, of in zip(shapes, had, strict=True)
+    fits = len(dynamic) == len(had) and all(
+        isinstance(shape, (list, tuple)) and len(shape) == len(of) and all(map(_is_size, shape))
+        for shape, of in zip(dynamic, had, strict=True)
     )
     if not fits:
-        raise ShapeError(f"onnx.export: dynamic {list(shapes)} are not the inputs' shapes {had}")
-    return numbered(shapes)
+        raise ShapeError(
+            f"onnx.export: dynamic {list(dynamic)} are not shapes for inputs like {had}; give each "
+            "axis its size, or None if it is free"
+        )
+    arrays = [
+        Spec([m if n is None else n for n, m in zip(shape, x.shape, strict=True)], x.dtype)
+        for shape, x in zip(dynamic, given.arrays, strict=True)
+    ]
+    return given._replace(arrays=arrays), numbered(dynamic)
+
+
+def _is_size(n: Any) -> bool:
+    return n is None or (isinstance(n, int) and type(n) is not bool and n >= 0)
 
 
 def numbered(shapes: Sequence[Any]) -> set[str]:
