@@ -290,3 +290,10 @@ def test_zero_points_along_an_axis_that_is_not_there(tmp_path: Path) -> None:
     node = onnx.helper.make_node("DequantizeLinear", ["x", "s"], ["y"], axis=2)
     with pytest.raises(ShapeError, match=r"DequantizeLinear\): axis 2: the input has 1 axes"):
         run(node, tmp_path, whole("int8", 3), s=scales(3))
+
+
+def test_negative_constants_become_unsigned_as_in_arrays(tmp_path: Path) -> None:
+    node = onnx.helper.make_node("Cast", ["c"], ["y"], to=onnx.TensorProto.UINT32)
+    constant = numpy.array([-3, 7], dtype="int32")
+    found = run(node, tmp_path, numpy.ones(1, dtype="float32"), c=constant)
+    assert found.dtype == "uint32" and found.asnumpy().tolist() == [2**32 - 3, 7]

@@ -87,11 +87,10 @@ def _(node: Any, condition: Known, a: Known, b: Known) -> Any:
 @folds("Cast")
 def _(node: Any, x: Known) -> Any:
     dtype: DType = dtype_of(node.get("to"), node.where)
-    if dtype.kind in "iu" and x.dtype.kind in "iu" and dtype.itemsize >= 4:
-        return Known(x.list(), x.shape, dtype)
-    if not x.is_fixed:
-        return None
-    return Known.of(x.numpy().astype(dtype.dtype), dtype)
+    if x.is_fixed:
+        return Known.of(x.numpy().astype(dtype.dtype), dtype)
+    whole = dtype.kind in "iu" and x.dtype.kind in "iu" and dtype.itemsize >= 4
+    return Known(x.list(), x.shape, dtype) if whole else None
 
 
 @folds("ReduceProd", "ReduceSum")

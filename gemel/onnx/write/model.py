@@ -35,12 +35,12 @@ def export(net: Any, path: Any, *, opset: int = OPSET, dynamic: bool | Sequence[
     `net` is a `HybridBlock` or what `gemel.compile` gave, called once before: what it is called on
     says the number and the kinds of its inputs. Sizes the program does not depend on are free in
     the file, the batch as a rule; with `dynamic=False` all are those of the call that was traced,
-    and a list of shapes says which sizes the file is for, with None for free ones. Where the function has asked for sizes, as in
-    ``if x.shape[0] > 1``, or counts on what a slice has, as in ``x[-3:].shape[0]``, the file is for
-    those with the same answers: it cannot say that, an `ExportWarning` does. `opset` is the version
-    of ONNX's operators, 18 at least. The file is checked by the package onnx, and appears whole or
-    not at all. Raises `ExportError` for what ONNX cannot say, naming the operation and the line,
-    and `MissingPackageError` without the package.
+    and a list of shapes says which sizes the file is for, with None for free ones. Where the
+    function has asked for sizes, as in ``if x.shape[0] > 1``, or counts on what a slice has, as in
+    ``x[-3:].shape[0]``, the file is for those with the same answers: it cannot say that, an
+    `ExportWarning` does. `opset` is the version of ONNX's operators, 18 at least. The file is
+    checked by the package onnx, and appears whole or not at all. Raises `ExportError` for what ONNX
+    cannot say, naming the operation and the line, and `MissingPackageError` without the package.
     """
     _check_opset(opset)
     function, given, names = _called(net)
