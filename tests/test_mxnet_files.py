@@ -158,6 +158,9 @@ def test_it_must_have_been_called(tmp_path: Path) -> None:
         (lambda x: np.arange(x.shape[0]), "depends on the batch size"),
         (lambda x: x[: x.shape[0] // 2], "depends on the batch size"),
         (lambda x: np.linalg.qr(x)[1], "MXNet has no operation for qr"),
+        (lambda x: npx.index_update(x, np.array([[0, 2]]), x[:2]), r"for choice \(.*files\.py:"),
+        (lambda x: x * (2**53 + 1), "a number is 9007199254740993, and MXNet's files"),
+        (lambda x: np.full(3, 1j) + x, "a number is 1j, and MXNet's files"),
     ],
 )
 def test_functions_mxnet_cannot_express(function: Any, message: str, tmp_path: Path) -> None:

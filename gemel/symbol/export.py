@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel.errors import ExportError, ShapeError
 from gemel.extent import seen
-from gemel.ir.graph import Entry, Node, captured
+from gemel.ir.graph import Entry, Node, captured, walk
 from gemel.ir.methods import call
 from gemel.legacy.declare import Inside, Written, wanted
 from gemel.npx.serialize import type_flag
@@ -62,6 +62,8 @@ class Exported(Traced):
         self._held = {} if held is None else held
         self._sources: dict[int, Reference] = {}
         self._references: dict[Entry, Reference] = {}
+        #: The nodes of the function that others are parts of, for errors.
+        self._wholes: dict[Node, Node] = {}
         parameters = self.trace.state.parameters.values()
         self._parameters = {entry: parameter for parameter, entry in parameters}
         for place, number in enumerate(self.numbers):
@@ -143,6 +145,8 @@ class Exported(Traced):
         if isinstance(meaning, Written):
             meaning = meaning._replace(inputs=_typed(meaning.inputs))
             return Note(_of_entries(meaning), node.name or self.trace.scopes.named(node.op.name))
+        parts = walk(meaning, node.inputs)
+        self._wholes.update(dict.fromkeys(parts, self._wholes.get(node, node)))
         return meaning
 
     def _expanded(self, node: Node) -> tuple[Entry, ...]:
@@ -150,6 +154,7 @@ class Exported(Traced):
         found = by_parts(node)
         if found is not None:
             return found
+        node = self._wholes.get(node, node)
         assert node.op is not None
         where = f" ({node.origin})" if node.origin else ""
         raise ExportError(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gemel.dtype import DType, bool_
+from gemel.errors import ExportError
 from gemel.extent import Dim, same_for_all, seen
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Node, placeholder
@@ -473,5 +474,12 @@ def as_call(node: Node) -> Found:
 
 
 def number_of(node: Node) -> float:
-    """The value of a number's node. Raises `ExportError` if it depends on the batch."""
-    return float(fixed(node.value, "export: a number"))
+    """The value of a number's node. Raises `ExportError` if it depends on the batch, or no float64
+    is equal to it."""
+    value = fixed(node.value, "export: a number")
+    if isinstance(value, complex) or float(value) != value == value:
+        raise ExportError(
+            f"export: a number is {value}, and MXNet's files hold float64 alone; use an array of "
+            "it, or gemel.save"
+        )
+    return float(value)
