@@ -18,6 +18,7 @@ from gemel.errors import ExportError, ExportWarning, ShapeError
 from gemel.gluon import nn
 
 POSITIONS = np.array([7, -9, 1], dtype="int32")
+ENDS = np.array([0, -1])
 #: Functions that use sizes as numbers. The file has all their sizes free.
 FREE: dict[str, Callable[[Any], Any]] = {
     "divided": lambda x: x / x.shape[0],
@@ -33,6 +34,12 @@ FREE: dict[str, Callable[[Any], Any]] = {
     "quotients by negatives": lambda x: x * (x.shape[0] // (1 - 2 * x.shape[1])) + 7 // -x.size,
     "square root": lambda x: (x @ x.T) / np.sqrt(x.shape[-1]),
     "sample variance": lambda x: np.concatenate([x, x + 1]).var(axis=0, ddof=1),
+    "points": lambda x: [
+        x[ENDS, ENDS[::-1]],
+        x[None, ENDS, 0],
+        (x @ x.T)[..., ENDS[:, None], ENDS.astype("int8")],
+        np.stack([x, x])[np.array([1, 0]), :, ENDS],
+    ],
     "a diagonal": lambda x: np.tril(x @ x.T, k=x.shape[0] - 3),
     "array": lambda x: x.sum() + np.full((2,), x.shape[0]),
     "padding by edges": lambda x: np.pad(x, 1, mode="edge"),

@@ -206,6 +206,25 @@ def _(graph: Graph, call: Call, x: str, indices: str, *, axis: int) -> Written:
     return graph.node("Gather", x, _positions(graph, indices, call.inputs[1].dtype), axis=axis)
 
 
+@exports("points")
+def _(graph: Graph, call: Call, x: str, *indices: str, axis: int, **named: Any) -> Written:
+    ndim, end = call.inputs[0].ndim, axis + len(indices)
+    chosen = call.result.shape[axis : call.result.ndim - ndim + end]
+    parts = []
+    for index, spec in zip(indices, call.inputs[1:], strict=True):
+        place = graph.expand(graph.cast(index, spec.dtype, "int64"), spec.shape, chosen)
+        parts.append(graph.node("Unsqueeze", place, graph.constant([-1])))
+    order = [*range(axis, end), *range(axis), *range(end, ndim)]
+    found = graph.node("GatherND", _moved(graph, x, order), graph.node("Concat", *parts, axis=-1))
+    lead = range(len(chosen), len(chosen) + axis)
+    after = range(lead.stop, call.result.ndim)
+    return _moved(graph, found, [*lead, *range(len(chosen)), *after])
+
+
+def _moved(graph: Graph, x: str, order: list[int]) -> str:
+    return x if order == sorted(order) else graph.node("Transpose", x, perm=order)
+
+
 @exports("take_along_axis")
 def _(graph: Graph, call: Call, x: str, indices: str, *, axis: int) -> Written:
     places = _positions(graph, indices, call.inputs[1].dtype)
