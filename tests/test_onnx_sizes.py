@@ -337,6 +337,12 @@ SINGLE: dict[str, tuple[Callable[..., Any], list[Any], list[Any], list[Any]]] = 
         ["data0_0", "data0_1", "data0_0", "data0_1"],
         [(2, 4), (2, 4)],
     ),
+    "in another dtype": (
+        lambda x, y: [np.add(x, y, dtype="float64"), np.float_power(x * x + 1, y)],
+        [(3, 2), (3, 2)],
+        ["data0_0", "data0_1", "data0_0", "data0_1"],
+        [(2, 4), (2, 4)],
+    ),
     "broadcasting": (
         lambda x, y: x + y,
         [(2, 2), (2, 1)],

@@ -23,7 +23,7 @@ from gemel.ir.graph import Entry, Node, walk
 from gemel.ir.op import Op
 from gemel.ir.trace import Trace
 from gemel.legacy.declare import WRITERS, Written, load
-from gemel.ops import indexing, keys, subscripts
+from gemel.ops import indexing, keys, keywords, subscripts
 from gemel.symbol.outside import Outside
 from gemel.symbol.sizes import depends_on_batch
 
@@ -208,7 +208,7 @@ class Notes:
 #: The code that indexes an array.
 INDEX = subscripts.getitem.__code__
 #: The code that infers an operation's results or a slice's bounds, and runs again with the file.
-ANEW = Op.node.__code__, keys._slice.__code__
+ANEW = Op.node.__code__, keys._slice.__code__, keywords._computed_in.__code__
 
 
 def in_operation(codes: tuple[CodeType, ...] = ANEW) -> bool:
