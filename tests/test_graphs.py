@@ -252,6 +252,21 @@ def test_drop_keeps_what_changes_the_dtype_or_shape() -> None:
     assert [entry is x for entry in found.outputs] == [True, False, False, True, True, False]
 
 
+def test_drop_makes_views_of_a_repeated_number_that_number_repeated() -> None:
+    x = symbol(3)
+    with Trace():
+        filled = np.full((4, 6), 2.5)
+        views = [filled.T, filled[1:, ::-2], filled.reshape(2, 12), *np.split(filled, 2)]
+        other = np.full((4, 6), 1.0).view("int32").T  # of other bits than the number's
+        found = optimize(Graph((x,), (*views, other, np.full((4, 3), x).T)), (drop,))
+    ops = [entry.node.op.name for entry in found.outputs]
+    assert ops == ["full"] * 5 + ["transpose"] * 2
+    given = numpy.arange(3, dtype="float32")
+    for entry, value in zip(found.outputs, interpret(found, given), strict=True):
+        assert entry.shape == value.shape
+    same(interpret(found, given)[:5], [numpy.full(v.shape, 2.5, "float32") for v in views])
+
+
 def test_merge_shares_equal_steps_but_not_random_ones() -> None:
     x = symbol(4)
     with Trace():

@@ -10,6 +10,7 @@ from gemel.ir.layout import dense
 from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.trace import Trace
 from gemel.ops import linalg, shape
+from gemel.ops.elementwise import full
 from gemel.ops.shape import axis_order
 from gemel.passes.domain import is_view
 from gemel.spec import Spec, same_shape_for_all
@@ -120,7 +121,8 @@ def _folded(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
 
 
 def drop(graph: Graph) -> Graph:
-    """Operations that change nothing become their input: x * 1, a cast to the same dtype."""
+    """Operations that change nothing become their input: x * 1, a cast to the same dtype. A view of
+    one number repeated becomes that number repeated, which no kernel needs to have in memory."""
     return rewrite(graph, _dropped)
 
 
@@ -129,7 +131,20 @@ def _dropped(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
     if isinstance(op, Elementwise):
         unchanged = op.unchanged is not None and op.unchanged(*inputs)
         return (inputs[0],) if unchanged and inputs[0].spec == node.specs[0] else None
-    return (inputs[0],) if is_view(node) and _sees_all(node, inputs[0].spec) else None
+    if not is_view(node):
+        return None
+    if _sees_all(node, inputs[0].spec):
+        return (inputs[0],)
+    return _filled(node, inputs[0].node)
+
+
+def _filled(node: Node, source: Node) -> tuple[Entry, ...] | None:
+    """The results of a view of an array that is filled with a number; None for other arrays."""
+    alike = all(spec.dtype is source.specs[0].dtype for spec in node.specs)
+    if source.op is not full or not source.inputs[0].spec.weak or not alike:
+        return None
+    given = [{"shape": spec.shape, "dtype": spec.dtype.name} for spec in node.specs]
+    return tuple(full.apply(source.inputs, parameters)[0] for parameters in given)
 
 
 def _sees_all(node: Node, spec: Spec) -> bool:
