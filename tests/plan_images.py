@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gemel.runtime.image import (
+    HEADER,
     MAGIC,
     STRIDED,
     TEMPORARY,
@@ -86,7 +87,7 @@ class Read:
         self.words = struct.unpack_from(f"<{count}q", image)
         self.bytes = image[8 * count :]
         assert self.words[:2] == (MAGIC, VERSION) and self.words[3] == len(self.bytes)
-        self.at = 4
+        self.at = HEADER
         self.name, self.target = self.text(), self.text()
         self.constants = self.many(self.word)
         self.free = self.word()

@@ -8,6 +8,7 @@ import struct
 import subprocess
 from pathlib import Path
 from typing import Any
+from zlib import crc32
 
 import numpy
 import pytest
@@ -16,6 +17,7 @@ import gemel
 from gemel import np, npx
 from gemel.codegen.target import _NEEDED, EXTENSIONS, TARGETS, _flags, has_extension, host
 from gemel.errors import DeviceError
+from gemel.runtime.image import HEADER
 
 PACKAGE = Path(gemel.__file__).parent
 LIBRARY = PACKAGE / "lib"
@@ -97,13 +99,14 @@ def retold(image: bytes, target: str) -> bytes:
     """The image, changed to say that its kernels were made for another target."""
     words = list(struct.unpack_from(f"<{struct.unpack_from('<q', image, 16)[0]}q", image))
     content = image[8 * len(words) :] + target.encode()
-    words[3], words[6], words[7] = len(content), words[3], len(target)
-    return struct.pack(f"<{len(words)}q", *words) + content
+    words[3], words[HEADER + 2], words[HEADER + 3] = len(content), words[3], len(target)
+    rest = struct.pack(f"<{len(words) - HEADER}q", *words[HEADER:]) + content
+    return struct.pack(f"<{HEADER}q", *words[: HEADER - 1], crc32(rest)) + rest
 
 
 def told(image: bytes) -> str:
     """The target that an image says its kernels were made for."""
-    words, _, _, _, begin, length = struct.unpack_from("<6q", image, 16)
+    words, *_, begin, length = struct.unpack_from("<7q", image, 16)
     return image[8 * words + begin :][:length].decode()
 
 
@@ -131,6 +134,22 @@ def test_an_image_for_another_processor_is_refused(
         gemel._core.Plan(other)
     for empty in (retold(image, ""), retold(image, host().text)):
         assert gemel._core.Plan(empty)(np.ones((8, 4)))[0].tolist() == [[2.0] * 4] * 8
+
+
+def test_every_damaged_byte_of_an_image_is_noticed() -> None:
+    """Numbers of the program would still be valid, and machine code would still run."""
+    image = gemel.compile(lambda x: np.dot(x, np.array(WEIGHT))).image(np.ones((8, 4)))
+    assert gemel._core.Plan(image)(np.ones((8, 4)))[0].shape == (8, 3)
+    places = [
+        *range(0, len(image), 7),
+        *range(8 * HEADER + 64),
+        *range(len(image) - 64, len(image)),
+    ]
+    for place in places:
+        damaged = bytearray(image)
+        damaged[place] ^= 1 << place % 8
+        with pytest.raises(ValueError, match=r"damaged|has version"):
+            gemel._core.Plan(bytes(damaged))
 
 
 def test_the_machine_s_flags_and_the_reader_s_are_the_same() -> None:

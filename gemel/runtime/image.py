@@ -10,13 +10,16 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
+from zlib import crc32
 
 from gemel import _core
 from gemel.errors import CompileError
 from gemel.extent import Dim, Guard, name_of
 from gemel.forms import Atom, Form
 
-MAGIC, VERSION = 0x006E616C706D6567, 2
+MAGIC, VERSION = 0x006E616C706D6567, 3
+#: The words before all others, and what stands for the checksum of an image for this process.
+HEADER, UNCHECKED = 5, -1
 OPERATIONS = ("+", "-", "*", "//", "%", "minimum", "maximum")
 RELATIONS = ("==", "<", "<=")
 #: Flags of an input: it has strides of its own; it is overwritten; it fails if its new value cannot
@@ -285,11 +288,12 @@ class _ImageWriter:
         ]
         before = 0, len(constants), len(constants) + len(free)
         words = [before[w[0]] + w[1] if type(w) is tuple else w for w in (*head, *body)]
-        words = [MAGIC, VERSION, len(words) + 4, len(self.bytes), *words]
         try:
-            return struct.pack(f"<{len(words)}q", *words) + bytes(self.bytes)
+            rest = struct.pack(f"<{len(words)}q", *words) + bytes(self.bytes)
         except struct.error:
             raise OverflowError(f"{source.name}: a size does not fit 64 bits") from None
+        header = [MAGIC, VERSION, len(words) + HEADER, len(self.bytes)]
+        return struct.pack(f"<{HEADER}q", *header, crc32(rest) if embed else UNCHECKED) + rest
 
     def _list(self, items: Iterable[Any], write: Callable[[Any], list[Any]]) -> list[Any]:
         written = [write(item) for item in items]

@@ -5,6 +5,7 @@
 #include <cstring>
 #include <utility>
 
+#include "program/checksum.h"
 #include "program/error.h"
 #include "program/program.h"
 #include "program/target.h"
@@ -13,8 +14,9 @@ namespace gemel {
 namespace {
 
 constexpr int64_t kMagic = 0x006E616C706D6567;  // "gemplan"
-constexpr int64_t kVersion = 2;
-constexpr int64_t kHeaderWords = 4;
+constexpr int64_t kVersion = 3;
+constexpr int64_t kHeaderWords = 5;
+constexpr int64_t kUnchecked = -1;                    // in place of a checksum
 constexpr int kDeepest = 64;                          // nesting of items
 constexpr int64_t kConditionalLoop = 5, kResult = 6;  // kinds of items
 
@@ -115,6 +117,9 @@ class Reader {
     bytes_ = word();
     const bool fits = words >= kHeaderWords && words <= size / 8 && bytes_ == size - 8 * words;
     if (!fits) refuse("its length is not what its header says");
+    const int64_t checksum = word();
+    const auto rest = image_.subspan(8 * kHeaderWords);
+    if (checksum != kUnchecked && checksum != crc32(rest)) refuse("its checksum is another");
     words_ = words;
   }
 
