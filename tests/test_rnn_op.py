@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from typing import Any
 
 import numpy
@@ -10,7 +11,7 @@ import pytest
 from slow import check
 
 import gemel
-from gemel import autograd, np, npx
+from gemel import autograd, gluon, np, npx
 from gemel.errors import ShapeError, UnknownNameError
 
 Array = numpy.ndarray[Any, Any]
@@ -81,10 +82,10 @@ def slow_rnn(
 
 
 def inputs_of(
-    mode: str, layers: int, directions: int, projection: Any = None, time: int = 4
+    mode: str, layers: int, directions: int, projection: Any = None, time: int = 4, batch: int = 2
 ) -> list[Array]:
     generator = numpy.random.default_rng(layers * 7 + directions)
-    batch, inputs, size = 2, 3, 3
+    inputs, size = 3, 3
     wide = projection or size
     count = 0
     for layer in range(layers):
@@ -109,6 +110,59 @@ def test_outputs_and_gradients(mode: str, layers: int, directions: int) -> None:
         return slow_rnn(*arrays, mode=mode, size=3, layers=layers, directions=directions)[0]
 
     check(call, slow, inputs_of(mode, layers, directions))
+
+
+@pytest.mark.parametrize("kind", ["plain", "lengths", "projection"])
+@pytest.mark.parametrize("mode", GATES)
+def test_calls_that_are_not_recorded_multiply_input_and_state_together(
+    mode: str, kind: str
+) -> None:
+    """The same results as recorded calls', whose products of all inputs are one."""
+    if kind == "projection" and mode != "lstm":
+        pytest.skip("only an LSTM has one")
+    wide = 2 if kind == "projection" else None
+    lengths = numpy.array([2, 4, 1, 4, 3]) if kind == "lengths" else None
+    inputs = inputs_of(mode, 2, 2, wide, batch=5)
+    options = {"mode": mode, "state_size": 3, "num_layers": 2, "bidirectional": True}
+    if kind == "projection":
+        options["projection_size"] = wide
+    if kind == "lengths":
+        options |= {"sequence_length": np.array(lengths), "use_sequence_length": True}
+
+    @gemel.compile
+    def call(*arrays: Any) -> Any:
+        return npx.rnn(*arrays, **options, state_outputs=True)
+
+    how = {"mode": mode, "size": 3, "layers": 2, "directions": 2}
+    expected = slow_rnn(*inputs, **how, projection=wide, lengths=lengths)
+    arrays = [np.array(x, dtype="float64") for x in inputs]
+    arrays[1].attach_grad()
+    for recorded in (False, True, False):
+        if recorded:
+            with autograd.record():
+                found = call(*arrays)
+            found[0].backward()
+        else:
+            found = call(*arrays)
+        for value, wanted in zip(found, expected, strict=True):
+            numpy.testing.assert_allclose(value.asnumpy(), wanted, rtol=1e-11, atol=1e-13)
+    assert (arrays[1].grad != 0).any()
+
+
+def test_products_of_a_step() -> None:
+    """One where gradients are not recorded and four or more examples share the weights."""
+
+    def products(mode: str, batch: int, size: int = 3) -> list[str]:
+        net = gluon.rnn.LSTM(size) if mode == "lstm" else gluon.rnn.GRU(size)
+        net.initialize()
+        net.hybridize()
+        x = np.ones((7, batch, 3))
+        net(x).wait_to_read()
+        return re.findall(r"matmul.*, from", net.source(x).split("*/")[0])
+
+    assert len(products("lstm", 3)) > len(products("lstm", 4))
+    assert len(products("gru", 3)) == len(products("gru", 4))
+    assert len(products("lstm", 3, 600)) == len(products("lstm", 4, 600))  # 5.8 MB of weights
 
 
 @pytest.mark.parametrize("mode", GATES)
