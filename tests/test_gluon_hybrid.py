@@ -144,6 +144,43 @@ def test_a_change_deep_inside_is_noticed():
     assert net(np.ones((1, 2))).shape == (1, 4)
 
 
+class Scaled(nn.HybridBlock):
+    power = 1
+
+    def __init__(self):
+        super().__init__()
+        self.factor, self.array, self.calls = 2.0, np.ones(3), 0
+
+    def forward(self, x):
+        self.kept = x * self.factor  # while it is traced: changes no program
+        self.calls += 1
+        return self.kept * self.array**self.power
+
+
+def test_another_value_of_an_attribute_is_noticed():
+    inner = Scaled()
+    net = mlp(inner)
+    net.hybridize()
+    x, compiled = np.ones((1, 3)), gemel.compile(lambda x: inner(x))
+
+    def results():
+        values = [each(x)[0, 0].item() for each in (net, inner, compiled)]
+        assert values == [values[0]] * 3
+        return values[0]
+
+    assert results() == results() == 2
+    inner.factor = 3.0
+    assert results() == 3
+    inner.array = np.full(3, 4.0)
+    assert results() == 12
+    inner.power = 2
+    assert results() == 48
+    del inner.power
+    traces, inner.factor = inner.calls, 3.0
+    assert results() == results() == 12
+    assert inner.calls == traces + 3
+
+
 class Printing(nn.HybridBlock):
     def __init__(self, **settings):
         super().__init__(**settings)

@@ -22,7 +22,7 @@ from gemel.gluon.inputs import first_input, with_array
 from gemel.gluon.naming import NameScope, current_scope, new_prefix
 from gemel.gluon.parameter import Parameter, ParameterDict
 from gemel.gluon.shapes import Unknown, fitting_shapes, run_with_symbols
-from gemel.gluon.structure import Children, Internals, and_around
+from gemel.gluon.structure import Children, Internals, and_around, attribute_set
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
 from gemel.ndarray import ndarray
@@ -51,6 +51,8 @@ class Block(FlagsChecked, Files):
 
     #: Containers only run their children, so they have no code of their own to compile.
     _container = False
+    #: Attributes that calls set and no program holds: another value of theirs changes none.
+    _set_by_calls: tuple[str, ...] = ()
 
     # `vars(block)` shows the same attributes as in MXNet, and those of subclasses.
     __slots__ = ("__dict__", "__weakref__", "_own")
@@ -88,9 +90,7 @@ class Block(FlagsChecked, Files):
         prefix."""
         return NameScope(self)
 
-    @property
-    def _scope(self) -> NameScope:
-        return NameScope(self)
+    _scope = property(name_scope)
 
     # ---- structure
 
@@ -108,11 +108,13 @@ class Block(FlagsChecked, Files):
             self._drop("_reg_params", name)
         if isinstance(value, Block):
             self.register_child(value, name)
+        attribute_set(self, name, value)
         super().__setattr__(name, value)
 
     def __delattr__(self, name: str) -> None:
         self._drop("_children", name)
         self._drop("_reg_params", name)
+        attribute_set(self, name, ...)
         super().__delattr__(name)
 
     def _drop(self, registry: str, name: str) -> None:
@@ -160,8 +162,7 @@ class Block(FlagsChecked, Files):
         self._own.invalidate()
 
     def _hooked(self) -> None:
-        """A hook was added or removed: this block and those that it is inside of check for hooks
-        again."""
+        """A hook was added or removed: this block and those around it check for hooks again."""
         for block in and_around(self):
             block._own.invalidate()
 

@@ -2,7 +2,8 @@
 
 A compiled program over a block is valid while the block's structure stays the same. A change (a
 child, parameter or hook is added, replaced or removed) calls `Block._changed`. This drops the
-program and the `state` of the block and of all blocks that it is inside of.
+program and the `state` of the block and of all blocks that it is inside of. So does another value
+of an attribute (`attribute_set`), unless `forward` gives it while it is traced.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from _weakref import ref
 from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
+from gemel.ir.current import current_trace
 from gemel.tracing import compiled
 
 if TYPE_CHECKING:
@@ -122,6 +124,29 @@ class Children(dict[str, "Block"]):
         """The block is no longer a parent of a child that it has under no name."""
         if not any(other is child for other in self.values()):
             child._own.parents = tuple(p for p in child._own.parents if p is not self._block)
+
+
+#: Attributes of these types are the same if they are written alike, which 0.0 and -0.0 are not.
+_PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
+
+
+def attribute_set(block: Block, name: str, value: Any) -> None:
+    """Drop the programs that ran a block before one of its attributes, which `forward` may have
+    read, gets another value.
+
+    What `forward` itself keeps in the block while it is traced changes no program: it would be
+    traced in each call.
+    """
+    own = getattr(block, "_own", None)
+    if own is None or not (own.parents or own.state or own.compiled):
+        return  # no program can have run it
+    if current_trace() is not None or name in block._set_by_calls:
+        return
+    before, kind = block.__dict__.get(name, ...), type(value)
+    alike = kind in _PLAIN and kind is type(before) and repr(value) == repr(before)
+    if value is not before and not alike:
+        for each in and_around(block):
+            each._drop_program()
 
 
 def and_around(block: Block) -> list[Block]:

@@ -18,6 +18,8 @@ class StochasticBlock(HybridBlock):
     decorator.
     """
 
+    _set_by_calls = ("_added", "_losses")
+
     def __init__(self, **settings: Any) -> None:
         super().__init__(**settings)
         self._losses: list[Any] = []

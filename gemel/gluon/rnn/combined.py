@@ -264,6 +264,7 @@ class _Remembering(ModifierCell):
 
     #: The trace in which it was reset, as a weak reference; None: outside of traces.
     _reset_in: Any = None
+    _set_by_calls = ("_carried", "_shared", "_reset_in")
 
     def __init__(self, base_cell: RecurrentCell, **settings: Any) -> None:
         super().__init__(base_cell, **settings)
