@@ -244,6 +244,25 @@ def test_no_warning_for_other_questions(function: Any, tmp_path: Path) -> None:
         exported(lambda x, y: np.concatenate([x + y, y], axis=1), tmp_path, rows(5), rows(5))
 
 
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x * x.shape[1],
+        lambda x: np.arange(x.shape[1])[:, None] + x,
+        lambda x: x[..., : x.shape[1] - 1],
+        lambda x: x.reshape(x.shape[0], x.shape[2], 1, x.shape[1]),
+    ],
+    ids=["a number", "arange", "a slice", "reshape"],
+)
+def test_sizes_that_a_file_holds_as_numbers(function: Any, tmp_path: Path) -> None:
+    """It was silent that files give other results for other sizes."""
+    x = np.arange(60, dtype="float32").reshape(5, 3, 4)
+    with pytest.warns(ExportWarning, match=r"only where data\.shape\[1\] == 3; use") as told:
+        found = exported(function, tmp_path, x)
+    assert len(told) == 1 and told[0].filename == __file__
+    assert (found(x[:2]) == function(x[:2])).all()
+
+
 def test_a_number_of_the_batch_that_stands_in_a_file(tmp_path: Path) -> None:
     """A reshape can leave one size open; it has to be the batch, not the size beside it."""
 

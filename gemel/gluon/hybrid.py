@@ -332,9 +332,9 @@ class HybridBlock(Block):
 
         First call the block once after `hybridize()`: that call determines the number and kinds of
         its inputs. Raises `ExportError` if MXNet lacks an operation. Warns by `ExportWarning` if
-        the files are right only for some batch sizes, as with ``if x.shape[0] > 1``. For a
-        converted network (`amp.convert_hybrid_block`) the original network is written;
-        `remove_amp_cast=False` is an `ExportError`.
+        the files are right only for some sizes, as with ``if x.shape[0] > 1`` or
+        ``x * x.shape[1]``. For a converted network (`amp.convert_hybrid_block`) the original
+        network is written; `remove_amp_cast=False` is an `ExportError`.
         """
         if not remove_amp_cast and self._precision(precision.current()) is not None:
             raise ExportError(

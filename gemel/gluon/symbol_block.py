@@ -32,14 +32,23 @@ def traced(block: HybridBlock) -> Exported:
 
 
 def tell_limits(block: Any, program: Exported, depth: int) -> None:
-    """Warn about a symbol that is valid only for some batches, because MXNet's have no
-    conditions."""
+    """Warn about a symbol that is valid only for some sizes, because MXNet's have no
+    conditions, and numbers in place of sizes."""
     if program.limits:
         rules = " and ".join(dict.fromkeys(program.limits))
         warnings.warn(
             f"export: {block.name} depends on the batch size: the exported symbol would be right "
             f"only where {rules}, and MXNet's files cannot express that; make forward "
             "independent of the batch size, or use gemel.save",
+            ExportWarning,
+            stacklevel=depth + 1,
+        )
+    held = program.held_sizes()
+    if held:
+        warnings.warn(
+            f"export: {block.name} computes with sizes, which MXNet's files hold as numbers: the "
+            f"exported symbol would be right only where {' and '.join(held)}; use gemel.save or "
+            "onnx.export for a file for all sizes",
             ExportWarning,
             stacklevel=depth + 1,
         )

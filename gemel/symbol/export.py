@@ -90,6 +90,14 @@ class Exported(Traced):
         """A text in which free extents are written as in Python."""
         return named_extents(text, self.inputs)
 
+    def held_sizes(self) -> list[str]:
+        """The sizes for which alone a file is valid, as text for users, because it holds them as
+        numbers; without those that the program takes no other of."""
+        settled = {guard.equates()[0] for guard in self.guards}
+        dims = self.trace.extents.dims
+        names = sorted(name for name in self.trace.notes.held - settled if name in dims)
+        return [self.named(f"{name} == {seen(dims[name])}") for name in names]
+
     def holds_for_one(self, names: Iterable[str]) -> bool:
         """Whether the program is also valid if these extents are 1."""
         sizes = {name: seen(extent) for name, extent in self.trace.extents.dims.items()}

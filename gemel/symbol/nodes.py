@@ -10,7 +10,7 @@ from typing import Any
 
 from gemel.dtype import DType, bool_
 from gemel.errors import ExportError
-from gemel.extent import Dim, same_for_all, seen
+from gemel.extent import Dim, same_for_all
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, Node, placeholder
 from gemel.ir.methods import call
@@ -20,7 +20,7 @@ from gemel.ops.shape import expand_dims
 from gemel.spec import Spec, product
 from gemel.symbol import regrouping
 from gemel.symbol.noting import Notes
-from gemel.symbol.sizes import depends_on_batch, fixed, free
+from gemel.symbol.sizes import as_seen, depends_on_batch, fixed, free
 from gemel.symbol.slices import bounds, given_slices
 
 Found = Written | tuple[Entry, ...] | None
@@ -79,7 +79,7 @@ def _(node: Node) -> Found:
         codes, held = (codes, held) if found is None else (found, [])
     for place in held:  # if it depends on the batch, `int` sets a guard
         extent = target[place]
-        number = int(extent) if depends_on_batch(extent) else seen(extent)
+        number = int(extent) if depends_on_batch(extent) else as_seen(extent)
         codes = (*codes[:place], number, *codes[place + 1 :])
     return Written("_npx_reshape", (x,), {"newshape": codes})
 

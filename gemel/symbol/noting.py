@@ -92,6 +92,8 @@ class Notes:
         self.writes = False
         #: For each result: its call, and its position among the results.
         self.made: dict[Entry, tuple[Note, int]] = {}
+        #: The free extents that the file holds as the numbers seen.
+        self.held: set[str] = set()
         #: The argument and the axis that each free extent is named after.
         self.sources: dict[str, tuple[Entry, int]] = {}
         #: The indices that the function gave, by the identity of the parameters of their nodes.

@@ -7,6 +7,7 @@ from typing import Any
 from gemel.errors import ExportError
 from gemel.extent import Dim, seen
 from gemel.forms import names_of
+from gemel.ir.current import current_trace
 
 
 def free(value: Any) -> bool:
@@ -37,5 +38,13 @@ def fixed(value: Any, what: str) -> Any:
                 "express; create it from an array of that size, for example with "
                 "np.zeros_like(x)"
             )
-        return seen(value)
+        return as_seen(value)
     return value
+
+
+def as_seen(extent: Any) -> int:
+    """An extent that a file holds as the number seen. The trace notes which sizes that fixes."""
+    trace = current_trace()
+    if trace is not None and isinstance(extent, Dim):
+        trace.notes.held |= names_of(extent.form)
+    return seen(extent)

@@ -11,7 +11,7 @@ from typing import Any
 
 from gemel.extent import Dim, evaluate, form_of, same_for_all, seen
 from gemel.forms import names_of
-from gemel.symbol.sizes import depends_on_batch
+from gemel.symbol.sizes import as_seen, depends_on_batch
 
 #: Begin, end and step; None for the ends of the axis.
 Bounds = tuple[Any, Any, int]
@@ -80,7 +80,7 @@ def _given_place(end: Any, extent: Any, forward: bool) -> Any:
     fixed = not isinstance(from_end, Dim) and from_end < 0
     if fixed and ((forward and from_end >= -2) or end >= 0):
         return from_end
-    return end if depends_on_batch(end) else seen(end)
+    return end if depends_on_batch(end) else as_seen(end)
 
 
 def _alike(found: Bounds, wanted: Bounds) -> bool:
