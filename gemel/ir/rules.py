@@ -99,6 +99,9 @@ class Emitter(Protocol):
     def copy(self, source: Any, target: Any) -> None:
         """Copy elements, converting and broadcasting as needed."""
 
+    def contiguous(self, source: Any) -> Any:
+        """The place itself when it is dense, else a dense copy of it."""
+
     def gather(self, target: Any, sources: Sequence[Any]) -> None:
         """Copy sources to their parts of the result (`pieces`), unless they were computed there."""
 
