@@ -216,21 +216,17 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return where(first, g, 0), where(first, 0, g)
 
 
-def _limit_types(
-    op: Op, specs: tuple[Spec, ...], parameters: Any
-) -> tuple[tuple[DType, ...], DType]:
-    """Computes in int64 unless bounds are `held`, since integer bounds may exceed the dtype of x;
-    uint64 stays uint64."""
+def _limit_types(op: Op, specs: tuple[Spec, ...], how: Any) -> tuple[tuple[DType, ...], DType]:
+    """Computes in int64, since integer bounds that are not `held` may exceed it, or in uint64."""
     dtype = promote_specs(*specs)
-    far = any(spec.weak for spec in specs[1:]) and not parameters["held"]
+    far = any(spec.weak for spec in specs[1:]) and not how["held"]
     wide = int64 if far and dtype.kind in "iu" and dtype is not uint64 else dtype
     return (wide,) * len(specs), dtype
 
 
 @elementwise(dtype=_limit_types, onnx="Clip", mxnet="_npi_clip")
 def limit(xp: Any, x: Any, low: Any, high: Any, *, held: bool = False) -> Any:
-    """x limited to [low, high]: what clip does when both bounds are given. `held`: the dtype of the
-    result holds bounds that are numbers."""
+    """x limited to [low, high]. `held`: the dtype of the result holds bounds that are numbers."""
     return xp.minimum(xp.maximum(x, low), high)
 
 
