@@ -165,6 +165,17 @@ def test_products_of_a_step() -> None:
     assert len(products("lstm", 3, 600)) == len(products("lstm", 4, 600))  # 5.8 MB of weights
 
 
+@pytest.mark.parametrize(("mode", "traces"), [("gru", 1), ("lstm", 2)])
+def test_only_what_depends_on_recording_is_traced_for_both(mode: str, traces: int) -> None:
+    inputs = [np.array(x) for x in inputs_of(mode, 1, 1, batch=5)]
+    inputs[1].attach_grad()
+    program = gemel.compile(lambda *arrays: npx.rnn(*arrays, mode=mode, state_size=3))
+    program(*inputs)
+    with autograd.record(train_mode=False):
+        program(*inputs)
+    assert program.traces == traces
+
+
 @pytest.mark.parametrize("mode", GATES)
 def test_last_states(mode: str) -> None:
     inputs = inputs_of(mode, 2, 2)

@@ -201,11 +201,11 @@ def _is_one_product(x: Any, w: _Weights, how: _Settings) -> bool:
     Not where gradients are recorded: there the products of all inputs, and their gradients, are
     faster as one. The new gate of a GRU needs both products apart.
     """
-    trace = recording_trace()
-    if trace is None or trace.recording.is_on or how.mode == "gru":
-        return False
     weights = w.input.shape[0] * (w.input.shape[1] + w.hidden.shape[1])
-    return bool(weights * x.dtype.itemsize <= HELD and x.shape[1] >= SHARING)
+    if how.mode == "gru" or weights * x.dtype.itemsize > HELD:
+        return False  # before a question about recording, which would tie the program to the answer
+    trace = recording_trace()
+    return trace is not None and not trace.recording.is_on and bool(x.shape[1] >= SHARING)
 
 
 def _joined_step(w: _Weights, how: _Settings) -> Callable[[Any, list[Any]], list[Any]]:

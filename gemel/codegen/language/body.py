@@ -14,6 +14,7 @@ from gemel.codegen.language.elements import ElementWriter
 from gemel.codegen.language.lane import Lane, Recorder, recorded
 from gemel.codegen.language.launch import Launch, Number, Place
 from gemel.codegen.language.nest import Nest
+from gemel.codegen.language.order import always
 from gemel.codegen.language.program import CONTIGUOUS, INPUT, OUTER, OUTPUT, Operand, Program
 from gemel.dtype import DTYPES, DType, float64, int64
 from gemel.errors import CompileError
@@ -53,12 +54,12 @@ def read_across(body: Graph, places: dict[Entry, Any]) -> list[Entry]:
     """The inputs of a body to copy before its loops, if it reduces: those that lie in another order
     than results or inputs of the same shape. No order of loops suits both, and while elementwise
     loops transpose such inputs in squares, reductions would read them element by element."""
-    if not any(isinstance(node.op, Reduction) for node in body.walk()):
-        return []
     layouts = {e: place.layout for e, place in places.items() if isinstance(place, Place)}
-    lines = [entry for entry, layout in layouts.items() if layout.strides[-1:] == (1,)]
-    shapes = [entry.shape for entry in (*body.outputs, *lines)]
     across = [entry for entry, layout in layouts.items() if layout.lies_across]
+    if not across or not any(isinstance(node.op, Reduction) for node in body.walk()):
+        return []
+    lines = [e for e, layout in layouts.items() if layout.strides and always(layout.strides[-1], 1)]
+    shapes = [entry.shape for entry in (*body.outputs, *lines)]
     return [e for e in across if any(same_shape_for_all(e.shape, shape) for shape in shapes)]
 
 
