@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +14,20 @@ from gemel import autograd, np, npx
 
 #: Kernel, strides and dilation.
 MOVES = [
+    ((3, 3), (1, 1), (1, 1)), ((3, 3), (2, 2), (1, 1)), ((3, 3), (1, 1), (1, 2)),
+    ((4, 2), (1, 1), (1, 1)), ((3, 1), (1, 1), (1, 1)), ((1, 3), (1, 1), (1, 1)),
     ((7, 7), (1, 1), (1, 1)), ((5, 5), (1, 1), (1, 1)), ((5, 5), (2, 2), (1, 1)),
     ((9, 3), (1, 2), (1, 1)), ((6, 9), (1, 1), (1, 2)), ((7, 7), (1, 1), (2, 1)),
     ((7, 7), (2, 1), (1, 1)), ((3, 11), (1, 1), (1, 1)), ((31, 31), (1, 1), (1, 1)),
 ]  # fmt: skip
-SHAPES = [(2, 3, 14, 14), (1, 4, 7, 7), (1, 1, 40, 19), (3, 2, 1, 33), (1, 2, 23, 1)]
+SHAPES = [
+    (2, 3, 14, 14),
+    (1, 2, 5, 130),
+    (1, 4, 7, 7),
+    (1, 1, 40, 19),
+    (3, 2, 1, 33),
+    (1, 2, 23, 1),
+]
 
 
 def reference(x: Any, weight: Any, moves: Any) -> Any:
@@ -58,7 +68,7 @@ def test_results_for_all_sizes_of_one_program(moves: Any, dtype: str) -> None:
             numpy.testing.assert_allclose(found, wanted, rtol=bound / 10, atol=bound)
 
 
-@pytest.mark.parametrize("moves", MOVES[:6], ids=str)
+@pytest.mark.parametrize("moves", MOVES[:12], ids=str)
 def test_gradients(moves: Any) -> None:
     x, weight = (np.array(each) for each in given((2, 3, 12, 9), moves[0], "float64"))
     for each in (x, weight):
@@ -84,25 +94,29 @@ def test_gradients(moves: Any) -> None:
 def test_rows_are_computed_together_where_windows_slide(
     moves: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """That is, where they move on by one of their rows, of which there are five or more, and lines
-    are read without gaps."""
+    """That is, where they move on by one of their rows, and lines are read without gaps. Small
+    windows are unrolled; of larger ones, those of five or more rows are meant."""
     monkeypatch.setenv("GEMEL_CACHE", str(tmp_path))
-    kernel, stride, dilate = moves
-    x, weight = (np.array(each) for each in given((2, 3, 20, 20), kernel, "float32"))
+    (high, wide), stride, dilate = moves
+    x, weight = (np.array(each) for each in given((2, 3, 20, 20), (high, wide), "float32"))
     source = gemel.compile(lambda x, weight: convolution(x, weight, moves)).source(x, weight)
-    slides = kernel[0] >= 5 and stride == (1, 1) and dilate[0] == 1
-    at_once = 7 if kernel[0] >= 7 else 5
-    assert (f"outer {at_once}\n" in source) == slides
-    assert slides or "outer 5\n" not in source
+    slides = min(high, wide) > 1 and stride == (1, 1) and dilate[0] == 1
+    small = high * wide <= 25
+    words = f"{high}x{wide}" if small else "7" if high >= 7 else "5"
+    expected = slides and (small or high >= 5)
+    assert (
+        re.findall(r"loops outer=\d inner=2 extra=0: outer (\S+)\n", source) == [words] * expected
+    )
 
 
-def test_the_same_bits_for_any_number_of_rows() -> None:
-    """Fewer rows are computed one by one."""
-    x, weight = (np.array(each) for each in given((1, 1, 300, 500), (7, 7), "float32"))
-    moves = MOVES[0]
-    whole = convolution(x, weight, moves)
+@pytest.mark.parametrize("moves", [MOVES[0], MOVES[3], MOVES[6], MOVES[7]], ids=str)
+def test_the_same_bits_for_any_number_of_rows(moves: Any) -> None:
+    """Also for fewer rows than are computed together."""
+    high = moves[0][0]
+    x, weight = (np.array(each) for each in given((1, 1, 300, 500), moves[0], "float32"))
+    whole, half = convolution(x, weight, moves), high // 2
     for rows in (1, 2, 30):
         for first in (0, 150):
-            lines = x[:, :, max(0, first - 3) : first + rows + 3]
-            part = convolution(lines, weight, moves)[:, :, min(first, 3) :]
+            lines = x[:, :, max(0, first - half) : first + rows + half]
+            part = convolution(lines, weight, moves)[:, :, min(first, half) :]
             assert (part[:, :, :rows] == whole[:, :, first : first + rows]).all()

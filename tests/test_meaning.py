@@ -176,11 +176,11 @@ def test_columns_of_large_arrays_go_by_strips(
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@pytest.mark.parametrize("at_once", (5, 7))
+@pytest.mark.parametrize("size", ((5,), (7,), (3, 3), (4, 2), (5, 5), (9, 2)), ids=str)
 @pytest.mark.parametrize("dtype", (float32, int32))
-def test_sums_over_windows_of_some_rows(target: str, at_once: int, dtype: DType) -> None:
-    """Any number of rows of results, columns and lines of windows. Results are added to what was
-    there, so no row may be written twice."""
+def test_sums_over_windows_that_slide(target: str, size: tuple[int, ...], dtype: DType) -> None:
+    """Any number of rows of results, columns and, unless they are unrolled, lines of windows.
+    Results are added to what was there, so no row may be written twice."""
     record = Recorder()
     x, weight, before = (record.load(n, dtype) for n in range(3))
     record.store(3, before + record.reduce("sum", x * weight))
@@ -188,24 +188,27 @@ def test_sums_over_windows_of_some_rows(target: str, at_once: int, dtype: DType)
         Operand(dtype, INPUT, CONTIGUOUS, True), Operand(dtype, INPUT, BROADCAST, True),
         Operand(dtype, INPUT, CONTIGUOUS), Operand(dtype, OUTPUT, CONTIGUOUS),
     ]  # fmt: skip
-    schedule = Schedule(OUTER, rows=at_once).text
-    program = Program(3, 2, schedule, tuple(operands), (), 0, tuple(record.code))
-    kernel = compiled(target, program)
-    sizes = pairs((1, 4, 5, 7, 8, 17), (1, 7, 16, 37), (at_once, at_once + 4), (1, 5, 63))
-    for rows, columns, high, wide in sizes:
+    program = Program(
+        3, 2, Schedule(OUTER, "", *size).text, tuple(operands), (), 0, (*record.code,)
+    )
+    images, one = compiled(target, program), compiled(target, program._replace(outer=2))
+    windows = [size] if len(size) == 2 else pairs((size[0], size[0] + 4), (1, 5, 63))
+    for rows, columns, (high, wide) in pairs((1, 4, 5, 7, 8, 17), (1, 7, 16, 37, 130), windows):
         pitch, lines = columns + wide, rows - 1 + high
         plane, result = pitch * lines, rows * columns
         shape = {"x": 2 * plane, "weight": 2 * high * wide, "y": 2 * result}
         values = [numpy.arange(n) * 7 % (13 + i) - 6 for i, n in enumerate(shape.values())]
-        strides = [
-            *(plane, pitch, 1, pitch, 1), *(high * wide, 0, 0, wide, 1),
-            *(result, columns, 1, 0, 0) * 2,
-        ]  # fmt: skip
-        places = [(0, 0), (1, 0), (2, 0), (2, 0)]
-        call = Call(program, places, [2, rows, columns, high, wide, *strides], [0, 1, 2])
+        strides = [(plane, pitch, 1, pitch, 1), (high * wide, 0, 0, wide, 1)]
+        strides += [(result, columns, 1, 0, 0)] * 2
         buffers = [each.astype(dtype.name).view("uint8") for each in values]
-        case = Case([call], buffers, [dtype] * 3)
-        same_bytes(case, outcome(case, lambda _: kernel)[1], outcome(case, meant)[1])
+        for first, kernel, cuts in ((0, images, [0, 1, 2]), (1, one, [0, rows // 3, rows])):
+            made = program._replace(outer=3 - first)
+            integers = [2, rows, columns, high, wide][first:]
+            integers += [stride for each in strides for stride in each[first:]]
+            call = Call(made, [(0, 0), (1, 0), (2, 0), (2, 0)], integers, cuts)
+            case = Case([call], buffers, [dtype] * 3)
+            found, wanted = outcome(case, lambda _, kernel=kernel: kernel), outcome(case, meant)
+            same_bytes(case, found[1], wanted[1])
 
 
 def test_the_page_shows_what_is_true() -> None:

@@ -11,9 +11,9 @@ from gemel.ops.shape import reshape
 from gemel.spec import product
 
 #: Kernels of at most this many elements are unrolled into one multiplication for each; but not
-#: those of more rows than `FEW_ROWS` that move on by one row, which share what they read
-#: (`codegen.loops.sliding`).
-PLACES, FEW_ROWS = 25, 4
+#: those of several rows and columns that move on by one row, which share what they read
+#: (`codegen.loops.rolling`, `sliding`).
+PLACES = 25
 
 
 def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
@@ -32,9 +32,9 @@ def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
 
 
 def _slide(moves: Any) -> bool:
-    """Whether windows have two axes, more than a few rows, and move on by one element."""
+    """Whether windows have several rows and columns, and move on by one element."""
     one = moves.stride == moves.ones and moves.dilate[0] == 1
-    return one and len(moves.kernel) == 2 and moves.kernel[0] > FEW_ROWS
+    return one and len(moves.kernel) == 2 and min(moves.kernel) > 1
 
 
 __all__ = ["PLACES", "channels_alone"]

@@ -186,7 +186,8 @@ class KernelText:
         self.open(f"for (int64_t {index} = {first}; {index} < {last}; {index}++)")
 
     def extent(self, dimension: int) -> str:
-        return self.integer(f"n{dimension}", dimension)
+        known = self.program.known_extent(dimension)
+        return self.integer(f"n{dimension}", dimension) if known is None else str(known)
 
     # --- what is there ----------------------------------------------------------------------
 

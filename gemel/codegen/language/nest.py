@@ -35,7 +35,7 @@ from gemel.codegen.language.program import (
     Program,
     Schedule,
 )
-from gemel.codegen.language.slides import rows_at_once
+from gemel.codegen.language.slides import schedule_of
 from gemel.dtype import DType, bool_, int64, uint64
 from gemel.extent import Dim, maximum, minimum, same_for_all
 from gemel.ir.position import At
@@ -245,7 +245,7 @@ class Nest:
         code = tuple(self.recorder.code)
         schedule = Schedule(INNER)
         if not along_inner:
-            schedule = Schedule(OUTER, rows=rows_at_once(rows, columns, operands, code))
+            schedule = schedule_of(rows, columns, operands, code)
         loop_counts, extra = (len(rows), len(columns)), len(self.extras)
         program = Program(*loop_counts, schedule.text, tuple(operands), scalars, extra, code)
         integers = [extent for extent, _ in loops]

@@ -19,7 +19,8 @@ Index operands have strides (their value is the sum of position x stride) and no
 Schedules are described in docs/internals/kernels.md. OUTER and INNER are plain loops, with vectors
 along the last outer or inner dimension; a call computes a range of the first outer dimension. Short
 rows of INNER are transposed (`short_rows`); few columns of OUTER are woven (`woven`). A number says
-how many rows are computed at a time (`sliding`). A last word names a recipe that is registered
+how many rows are computed at a time (`sliding`), two numbers the size of windows that are unrolled
+(`rolling`). A last word names a recipe that is registered
 elsewhere (`schedules`).
 
 All other schedules compute a range of tiles. Their outer dimensions are two of a batch, the rows,
@@ -80,7 +81,8 @@ class Schedule(NamedTuple):
     """How a program is computed: `Program.schedule` in parts.
 
     `kind` is `OUTER` or `INNER`, with or without the name of a `recipe`, and for OUTER the number
-    of `rows` that are computed at a time, if windows slide along them; ``gemm``, ``amx`` (in tile
+    of `rows` that are computed at a time, if windows slide along them, or the `rows` and `columns`
+    of windows that are unrolled; ``gemm``, ``amx`` (in tile
     registers) or ``dot``, with micro-tiles of `rows` x `columns` and, for dot, `unroll` vectors
     along k; ``pack``, into panels of `width` lines, which may be transposed (`turn`); or ``block``,
     on a grid of threads, with tiles of `rows` x `columns` and steps of `unroll` along k.
@@ -140,7 +142,8 @@ class Schedule(NamedTuple):
         elif self.kind == "pack":
             words = [str(self.width or "any"), "turn" if self.turn else "copy"]
         else:
-            words = [word for word in (str(self.rows or ""), self.recipe) if word]
+            size = f"{self.rows}x{self.columns}" if self.columns else str(self.rows or "")
+            words = [word for word in (size, self.recipe) if word]
         return " ".join((self.kind, *words))
 
     @staticmethod
@@ -162,8 +165,10 @@ class Schedule(NamedTuple):
 
 def _read(kind: str, words: list[str]) -> Schedule:
     if kind in (OUTER, INNER):
-        rows = int(words.pop(0)) if words and words[0].isdecimal() else 0
-        return Schedule(kind, words[0] if words else "", rows)
+        size = words.pop(0) if words and words[0][0].isdecimal() else "0"
+        numbers = [int(number) for number in size.split("x")]
+        rows, columns = numbers if len(numbers) == 2 else (*numbers, 0)
+        return Schedule(kind, words[0] if words else "", rows, columns)
     if kind == "pack":
         width, way = words
         _known("way to pack", way, ("turn", "copy"))
@@ -334,6 +339,13 @@ class Program(_Program):
     def parsed_schedule(self) -> Schedule:
         """Its schedule in parts. Raises what `Schedule.parse` raises."""
         return Schedule.parse(self.schedule)
+
+    def known_extent(self, dimension: int) -> int | None:
+        """The extent of a dimension if the schedule says it: of windows that are unrolled."""
+        schedule, inner = self.parsed_schedule, dimension - self.outer
+        if self.in_tiles or inner < 0 or not schedule.columns:
+            return None
+        return (schedule.rows, schedule.columns)[inner]
 
     @property
     def first_scalar(self) -> int:

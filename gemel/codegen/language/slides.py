@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 from gemel.codegen.language.order import Loop
 from gemel.codegen.language.program import (
     BROADCAST,
     CONTIGUOUS,
     INPUT,
+    OUTER,
     OUTPUT,
     Instruction,
     Operand,
+    Schedule,
 )
 from gemel.extent import same_for_all
 
@@ -21,32 +24,54 @@ from gemel.extent import same_for_all
 AT_ONCE = (7, 5)
 #: Longer lines of a window are added up in blocks, which those loops do not do.
 LONGEST = 63
+#: The places of a window are unrolled if there are at most so many, in at most so many lines: as
+#: many sums are under way.
+UNROLLED, LOWEST = 25, 9
 
 
-def rows_at_once(
+def schedule_of(
     rows: list[Loop], columns: list[Loop], operands: Sequence[Operand], code: Sequence[Instruction]
-) -> int:
-    """How many rows of results should be computed at a time, see `loops.sliding`; 0 for one.
+) -> Schedule:
+    """How a program with vectors along its last outer dimension is computed: row by row unless it
+    has windows that slide.
 
-    The program must have one reduction, over the lines and columns of windows that move on by one
-    of their lines from row to row, and read numbers that vary along them, such as weights.
+    Such a program has one reduction, over the lines and columns of windows that move on by one of
+    their lines from row to row, and reads numbers that vary along them, such as weights. Small
+    windows roll over the image (`loops.rolling`). Of larger ones, some rows of results are computed
+    at a time (`loops.sliding`).
     """
+    plain = Schedule(OUTER)
     names = [step.name for step in code]
     if len(rows) < 2 or len(columns) != 2 or names.count("reduce") != 1:
-        return 0
+        return plain
     if {"scan", "gather", "scatter_add", "check"}.intersection(names):
-        return 0
-    kind = next(str(step.attribute) for step in code if step.name == "reduce")
+        return plain
+    reduction = next(step for step in code if step.name == "reduce")
     (high, lines), (wide, _) = columns
-    if kind.startswith("arg") or type(high) is not int or type(wide) is not int or wide > LONGEST:
-        return 0
+    if type(high) is not int or type(wide) is not int or wide > LONGEST:
+        return plain
     varying = [(n, o) for n, o in enumerate(operands) if o.varies]
     windows = [n for n, o in varying if is_window(o)]
+    weights = [n for n, o in varying if (o.role, o.stride_class) == (INPUT, BROADCAST)]
     slide = all(same_for_all(rows[-2][1][n], lines[n]) for n in windows)
-    weights = any(o.role == INPUT and o.stride_class == BROADCAST for _, o in varying)
-    if not (windows and slide and weights) or any(o.role == OUTPUT for _, o in varying):
-        return 0
-    return next((count for count in AT_ONCE if count <= high), 0)
+    writes = any(o.role == OUTPUT for _, o in varying)
+    if not (windows and slide and weights) or writes or str(reduction.attribute).startswith("arg"):
+        return plain
+    alike = [n for n in weights if same_for_all(rows[-2][1][n], 0)]
+    if high <= LOWEST and high * wide <= UNROLLED and _read(code, reduction) <= {*windows, *alike}:
+        return plain._replace(rows=high, columns=wide)
+    return plain._replace(rows=next((count for count in AT_ONCE if count <= high), 0))
+
+
+def _read(code: Sequence[Instruction], step: Instruction) -> set[Any]:
+    """The operands that an instruction's arguments are computed from."""
+    found, waiting = set[Any](), list(step.arguments)
+    while waiting:
+        step = code[waiting.pop()]
+        waiting.extend(step.arguments)
+        if step.operand is not None:
+            found.add(step.operand)
+    return found
 
 
 def is_window(operand: Operand) -> bool:
@@ -54,4 +79,4 @@ def is_window(operand: Operand) -> bool:
     return operand.varies and operand.role == INPUT and operand.stride_class == CONTIGUOUS
 
 
-__all__ = ["is_window", "rows_at_once"]
+__all__ = ["is_window", "schedule_of"]

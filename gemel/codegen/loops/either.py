@@ -11,6 +11,7 @@ from gemel.codegen.language.program import Program
 from gemel.codegen.llvm.access import Bases
 from gemel.codegen.llvm.assembly import Module
 from gemel.codegen.loops.plain import Loops
+from gemel.codegen.loops.rolling import Rolling
 from gemel.codegen.loops.short_rows import ShortRows
 from gemel.codegen.loops.sliding import Sliding
 from gemel.codegen.loops.strips import Strips
@@ -27,6 +28,10 @@ class Either(Loops):
     """Plain loops, together with the other ways that suit the program."""
 
     def run(self, bases: Bases) -> None:
+        rolling = Rolling.of(self)
+        if rolling is not None:
+            rolling.run(bases)
+            return
         ways = [ShortRows.of(self), Woven.of(self), Sliding.of(self), Strips.of(self)]
         self.by_strips = isinstance(ways[-1], Strips)
         self._first_that_pays([way for way in ways if way], bases)

@@ -74,6 +74,15 @@ class Loops(Vectors):
             for position, step in enumerate(program.code)
             if step.name in ("reduce", "scan")
         }
+        #: The factors of products that a sum over windows adds without rounding them.
+        self.factors = self._factors() if program.parsed_schedule.rows and target.fma else {}
+
+    def _factors(self) -> dict[int, tuple[int, ...]]:
+        """By the position of a floating-point sum: the two factors of its terms."""
+        code = self.program.code
+        sums = [p for p, kind in self.reductions.items() if kind.blocked]
+        terms = {position: code[code[position].arguments[0]] for position in sums}
+        return {p: term.arguments for p, term in terms.items() if term.name == "multiply"}
 
     # -- the whole function -----------------------------------------------------------------------
 
@@ -278,10 +287,22 @@ class Loops(Vectors):
         """Adds the values of a sweep to the states of its reductions, from `slot` on; see
         `Accumulator.value`."""
         for own, position in enumerate(sweep.reductions, slot):
+            if position in self.factors:
+                states[own] = self.added(position, states[own], found, lanes)
+                continue
             kind = self.reductions[position]
             value = splat(self.builder, found[self.program.code[position].arguments[0]], lanes)
             state = kind.value(self.builder, value, where, mask, step)
             states[own] = kind.step(self.builder, states[own], state)
+
+    def added(self, position: int, total: State, found: Values, lanes: int) -> State:
+        """A sum over windows, or another reduction that counts no positions, and one more term."""
+        builder, (argument,) = self.builder, self.program.code[position].arguments
+        if position not in self.factors:
+            value = splat(builder, found[argument], lanes)
+            return self.reductions[position].step(builder, total, [value])
+        a, b = (splat(builder, found[factor], lanes) for factor in self.factors[position])
+        return [builder.intrinsic(f"llvm.fma.{a.type.suffix}", a.type, [a, b, *total])]
 
     def _inner_walk(
         self,

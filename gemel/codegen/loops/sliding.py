@@ -14,7 +14,6 @@ from functools import partial
 from gemel.codegen.language.slides import is_window
 from gemel.codegen.llvm.access import Bases, Site, Values
 from gemel.codegen.llvm.assembly import Builder, Value
-from gemel.codegen.llvm.registers import splat
 from gemel.codegen.loops.frame import Carried, i64
 from gemel.codegen.loops.plain import Loops
 
@@ -34,7 +33,7 @@ class Sliding:
         self.at_once = program.parsed_schedule.rows
         windows = {n for n, operand in enumerate(program.operands) if is_window(operand)}
         #: Instructions whose values move on with the windows, and those computed for each row.
-        self.moving = [p for p in self.sweep.varying if self._reads(p) <= windows]
+        self.moving = [p for p in self.sweep.varying if self.analysis.reads(p) <= windows]
         self.apart = [p for p in self.sweep.varying if p not in self.moving]
 
     @classmethod
@@ -43,12 +42,6 @@ class Sliding:
         unless its schedule says so."""
         slides = kernel.program.parsed_schedule.rows and kernel.lanes > 1
         return cls(kernel) if slides else None
-
-    def _reads(self, position: int) -> set[int]:
-        """The operands that an instruction's value depends on."""
-        code = self.kernel.program.code
-        steps = (code[p] for p in self.analysis.closure([position]))
-        return {step.operand for step in steps if step.operand is not None}
 
     def pays(self) -> Value:
         """Whether there are enough rows of results."""
@@ -133,20 +126,19 @@ class Sliding:
             found = list[Value]()
             for row, total in zip(rows, sums, strict=True):
                 site = self._at(sites[row], places[row])
-                found += self.kind.step(builder, [total], [self._term(site, known[row], shared)])
+                values = self._values(site, known[row], shared)
+                found += kernel.added(self.reduction, [total], values, site.lanes)
             return found
 
         part = kernel.loop(0, kernel.extents[self.wide], 1, held[rows.start : rows.stop], once)
         return [*held[: rows.start], *part, *held[rows.stop :]]
 
-    def _term(self, site: Site, known: Values, shared: Values) -> Value:
-        """What is added to the sum of one row, given what all rows share."""
+    def _values(self, site: Site, known: Values, shared: Values) -> Values:
+        """What is added to the sum of one row is computed from these, given what all rows share."""
         alike = self.kernel.shared([known])
         scalar = Site(self.access, site.bases)
         uniform = self.access.print(self.sweep.uniform, scalar, alike)
-        found = self.access.print(self.apart, site, {**known, **uniform, **shared})
-        (argument,) = self.kernel.program.code[self.reduction].arguments
-        return splat(self.builder, found[argument], site.lanes)
+        return self.access.print(self.apart, site, {**known, **uniform, **shared})
 
     def _at(self, site: Site, place: Bases) -> Site:
         """The site at another place of its window."""
