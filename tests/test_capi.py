@@ -17,7 +17,8 @@ import gemel
 from gemel import np, npx
 from gemel.codegen.target import _NEEDED, EXTENSIONS, TARGETS, _flags, has_extension, host
 from gemel.errors import DeviceError
-from gemel.runtime.image import HEADER
+from gemel.gluon import rnn
+from gemel.runtime.image import HEADER, MAGIC, VERSION
 
 PACKAGE = Path(gemel.__file__).parent
 LIBRARY = PACKAGE / "lib"
@@ -93,6 +94,61 @@ def test_an_image_runs_from_c(
         expected = compiled(x).asnumpy()
         assert result == list(expected.shape)
         assert float(total) == pytest.approx(float(expected.sum(dtype="float64")), rel=1e-5)
+
+
+def by_weights(x: Any) -> Any:
+    return np.dot(x, np.array(WEIGHT))
+
+
+#: What README.md and docs/internals/plan-image.md say of sizes.
+SIZES = [
+    (lambda x: npx.softmax(x * 2), 8, (2, 7, 9, 1000), (1,)),
+    (lambda x: x.sum(axis=0), 1, (1,), (2, 8)),
+    (by_weights, 1, (1,), (2, 8)),
+    (by_weights, 8, (8,), (1, 7, 9, 1000)),
+    (by_weights, 64, (64,), (63, 65)),
+    (by_weights, 100, (97, 104), (96, 105)),
+    (by_weights, 200, (193, 208), (192, 209)),
+]
+
+
+@pytest.mark.parametrize(("function", "made", "taken", "refused"), SIZES)
+def test_sizes_that_an_image_takes(
+    function: Any, made: int, taken: tuple[int, ...], refused: tuple[int, ...]
+) -> None:
+    plan = gemel._core.Plan(gemel.compile(function).image(np.ones((made, 4))))
+    for rows in taken:
+        x = np.ones((rows, 4))
+        assert numpy.allclose(plan(x)[0].asnumpy(), function(x).asnumpy())
+    for rows in refused:
+        with pytest.raises(TypeError, match="the plan was made for"):
+            plan(np.ones((rows, 4)))
+
+
+def test_a_run_from_c_with_a_smaller_batch_fails(program: Path, tmp_path: Path) -> None:
+    path = tmp_path / "product.plan"
+    path.write_bytes(gemel.compile(by_weights).image(np.ones((8, 4))))
+    run = subprocess.run([program, path, "4", "8", "7"], capture_output=True, text=True)
+    assert run.returncode > 0 and "the plan was made for other sizes" in run.stderr
+
+
+def test_an_image_of_a_recurrent_layer_takes_any_length_of_one_batch() -> None:
+    layer = rnn.LSTM(16, input_size=8)
+    layer.initialize()
+    plan = gemel._core.Plan(gemel.compile(layer).image(np.ones((5, 4, 8))))
+    parameters = [each.data() for each in layer.collect_params().values()]
+    for length in (4, 5, 30):
+        x = np.ones((length, 4, 8))
+        assert numpy.allclose(plan(x, *parameters)[0].asnumpy(), layer(x).asnumpy(), atol=1e-6)
+    for shape in ((3, 4, 8), (5, 3, 8), (5, 5, 8)):
+        with pytest.raises(TypeError, match="the plan was made for"):
+            plan(np.ones(shape), *parameters)
+
+
+def test_the_page_is_about_this_version() -> None:
+    page = (HERE.parent / "docs" / "internals" / "plan-image.md").read_text()
+    assert page.startswith(f"# The image of a plan, version {VERSION}\n")
+    assert f"| magic, version | 0x{MAGIC:016X} (`gemplan`), {VERSION} |" in page
 
 
 def retold(image: bytes, target: str) -> bytes:

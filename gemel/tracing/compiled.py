@@ -259,7 +259,10 @@ class Compiled:
         """The plan for arguments like these as bytes that need nothing else to run.
 
         Arrays the function closes over are in it as they are now; parameters are further inputs,
-        after the arguments. `docs/internals/plan-image.md` has the format, gemel.h loads it.
+        after the arguments, in the order in which the function first reads them (a dense or
+        convolutional layer its bias, then its weight). `docs/internals/plan-image.md` has the
+        format, and says which other sizes an image takes: with matrix products few or none, not
+        even smaller batches. gemel.h loads it.
         """
         bound, _ = self._for_all_sizes()._find(arguments)
         _core.wait_all()
