@@ -159,7 +159,11 @@ WINOGRAD = Variable(
     "when to use Winograd's scheme for 3 x 3 convolutions; auto: where it is faster",
     ("auto", "never", "always"),
 )
-CACHE = Variable("GEMEL_CACHE", "", "folder of cached kernels and plans; default: ~/.cache/gemel")
+CACHE = Variable(
+    "GEMEL_CACHE",
+    "",
+    "folder of cached kernels and plans; default: gemel in XDG_CACHE_HOME, or ~/.cache/gemel",
+)
 CACHE_BYTES = Variable(
     "GEMEL_CACHE_BYTES",
     256 << 20,

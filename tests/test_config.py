@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from programs import end
 
 from gemel import config
 from gemel.errors import ArgumentError, UnknownNameError
+from gemel.runtime.files import folder
 
 REFUSED = [
     ("GEMEL_QUEUE_OPS", "99999999999999999999", r"a whole number from 1 to 2\*\*63 - 1"),
@@ -112,6 +114,19 @@ def test_a_misspelt_name_is_warned_of(
     monkeypatch.setenv(given, "1")
     new = [text for text in config.misspelt() if text not in before]
     assert new == ([f"{given} has no effect; did you mean {meant}?"] if meant else [])
+
+
+def test_the_default_folder_is_where_the_text_says(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv("GEMEL_CACHE", raising=False)
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+    assert folder() == str(tmp_path / ".cache" / "gemel")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    assert folder() == str(tmp_path / "other" / "gemel")
+    (line,) = [line for line in config.describe().splitlines() if line.startswith("GEMEL_CACHE ")]
+    assert line.endswith("default: gemel in XDG_CACHE_HOME, or ~/.cache/gemel")
 
 
 def test_a_misspelt_name_is_warned_of_at_the_import() -> None:
