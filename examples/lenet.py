@@ -40,7 +40,7 @@ def main() -> None:
     net.initialize(init.Xavier())
     net.hybridize()
     steps = epochs * len(train)
-    rate = lr_scheduler.CosineScheduler(steps, base_lr=2e-3, final_lr=0)
+    rate = lr_scheduler.CosineScheduler(steps, base_lr=1e-3, final_lr=0)
     trainer = gluon.Trainer(net.collect_params(), "adam", {"lr_scheduler": rate, "wd": 1e-4})
     began = time.perf_counter()
     run = gluon.fit(

@@ -39,6 +39,7 @@ def test_quick(command: str, tmp_path: Path) -> None:
     )
     assert found.returncode == 0, found.stderr
     assert SAID[command] in found.stdout.splitlines()[-1]
+    assert "Warning" not in found.stderr
     assert not os.listdir(tmp_path)
 
 
