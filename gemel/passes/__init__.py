@@ -28,6 +28,7 @@ from gemel.passes.parts import in_parts
 from gemel.passes.precision import mixed
 from gemel.passes.recompute import fuse_sums, recompute
 from gemel.passes.simplify import drop, expand, fold, merge, transpose_products
+from gemel.passes.sink import sink
 
 Pass = Callable[[Graph], Graph]
 
@@ -40,6 +41,7 @@ PIPELINE: tuple[Pass, ...] = (
     transpose_products,  # (a @ b).T becomes b.T @ a.T
     unite,  # parts written side by side become a concatenation
     add_up,  # a @ b + c @ d becomes one product
+    sink,  # f(reshape(a @ b)) becomes reshape(f(a @ b))
     merge,  # common subexpression elimination
     in_parts,  # long reductions are divided, so that several cores share them
     fuse,  # operations are grouped into kernels
@@ -144,6 +146,7 @@ __all__ = [
     "pipeline",
     "recompute",
     "share_loops",
+    "sink",
     "transpose_products",
     "unite",
 ]

@@ -1,0 +1,130 @@
+"""sink: what follows a product is computed before the product's result is reshaped.
+
+The kernel of a product also computes what follows elementwise, if that has the shape of the product
+(`fuse`). But the columns of a convolution are all places of an image, and its result is reshaped to
+rows and columns of the image. Here ``relu(reshape(a @ b) * scale + bias)`` becomes
+``reshape(relu(a @ b * scale' + bias'))``, where scale' and bias' are reshaped instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from gemel.extent import same_for_all
+from gemel.ir.graph import Entry, Graph, Node, rewrite
+from gemel.ir.op_kinds import Elementwise
+from gemel.ops import shape
+from gemel.passes.domain import is_mover, is_product, is_view
+from gemel.passes.fuse import fusible, positional
+from gemel.passes.simplify import part_of
+from gemel.spec import Spec, product, same_shape_for_all
+
+#: Axes of one array that become axes of another with as many elements.
+Block = tuple[range, range]
+
+
+def sink(graph: Graph) -> Graph:
+    """Move reshapes of products past elementwise operations, if only these need them."""
+    uses = graph.uses()
+    sunk = set[Node]()
+
+    def moved(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
+        op = node.op
+        if not isinstance(op, Elementwise) or positional(op) or node.fails or len(node.specs) > 1:
+            return None
+        #: Inputs that are in memory already, in the order of their elements.
+        stored = {e for o, e in zip(node.inputs, inputs, strict=True) if uses[o] > 1 or _is_kept(e)}
+        for entry in inputs:
+            source = None if entry in stored else _reshaped(entry)
+            if source is None or not (is_product(source.node) or source.node in sunk):
+                continue
+            if not same_shape_for_all(entry.shape, node.specs[0].shape):
+                continue
+            found = _applied(node, inputs, source, stored)
+            if found is not None:
+                sunk.add(found.node)
+                with part_of(node):
+                    return (shape.reshape(found, shape=node.specs[0].shape),)
+        return None
+
+    return rewrite(graph, moved)
+
+
+def _is_kept(entry: Entry) -> bool:
+    """Whether an entry is an array from outside, or computed by a kernel of its own."""
+    node = entry.node
+    return node.op is None or not (fusible(node) or is_mover(node) or is_view(node))
+
+
+def _reshaped(entry: Entry) -> Entry | None:
+    """What a reshape shows in another shape; None for anything else."""
+    return entry.node.inputs[0] if entry.node.op is shape.reshape else None
+
+
+def _applied(
+    node: Node, inputs: tuple[Entry, ...], source: Entry, stored: set[Entry]
+) -> Entry | None:
+    """An operation applied to inputs in the shape of `source`; None if one cannot be reshaped."""
+    blocks = _blocks(node.specs[0].shape, source.shape)
+    if blocks is None:
+        return None
+    with part_of(node):
+        taken = [_in_shape(entry, source, blocks, entry in stored) for entry in inputs]
+    known = tuple(entry for entry in taken if entry is not None)
+    if len(known) < len(taken):
+        return None
+    spec = Spec(source.shape, node.specs[0].dtype)
+    own = node.value, node.name, node.origin, node.part, node.precision
+    return Node(node.op, known, node.params, (spec,), *own).entries[0]
+
+
+def _blocks(shape: Sequence[Any], other: Sequence[Any]) -> list[Block] | None:
+    """The smallest blocks of axes of two shapes that have as many elements for all sizes, in
+    order; None if there are none."""
+    found, first, second = list[Block](), 0, 0
+    while first < len(shape) or second < len(other):
+        ends = _end(shape, other, first, second)
+        if ends is None:
+            return None
+        found.append((range(first, ends[0]), range(second, ends[1])))
+        first, second = ends
+    return found
+
+
+def _end(
+    shape: Sequence[Any], other: Sequence[Any], first: int, second: int
+) -> tuple[int, int] | None:
+    """Where the shortest block that begins at these axes ends."""
+    for one in range(first, len(shape) + 1):
+        for two in range(second, len(other) + 1):
+            some = (one, two) != (first, second)
+            if some and same_for_all(product(shape[first:one]), product(other[second:two])):
+                return one, two
+    return None
+
+
+def _in_shape(entry: Entry, source: Entry, blocks: list[Block], stored: bool) -> Entry | None:
+    """An input in the shape of `source`, or in one that is broadcast to it; None if that is no view
+    of it. What is as large as `source` must be `stored`, unless it is reshaped itself."""
+    before = _reshaped(entry)
+    if entry.ndim == 0:
+        return entry
+    if before is not None and same_shape_for_all(before.shape, source.shape):
+        return before
+    lead, sizes = blocks[-1][0].stop - entry.ndim, [1] * len(source.shape)
+    for own, others in blocks:
+        extents = [entry.shape[axis - lead] for axis in own if axis >= lead]
+        if all(type(n) is int and n == 1 for n in extents):
+            continue
+        if not same_for_all(product(extents), product(source.shape[axis] for axis in others)):
+            return None
+        for axis in others:
+            sizes[axis] = source.shape[axis]
+    if not stored and same_shape_for_all(sizes, source.shape):
+        return None
+    found: Entry = shape.reshape(entry, shape=tuple(sizes))
+    return found
+
+
+__all__ = ["sink"]
