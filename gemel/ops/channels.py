@@ -8,6 +8,7 @@ from typing import Any
 from gemel.ops.elementwise import add, multiply
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape
+from gemel.ops.windows import bordered_windows
 from gemel.spec import product
 
 #: Kernels of at most this many elements are unrolled into one multiplication for each; but not
@@ -20,7 +21,8 @@ def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
     """`Movement.times` for depthwise convolutions: a few multiplications summed in one kernel, or
     a sum over the elements of a larger kernel."""
     axes, kernel = len(how.pad), how.moves.kernel
-    if product(kernel) <= PLACES and not _slide(how.moves):
+    small, slide = product(kernel) <= PLACES, _slide(how.moves)
+    if small and not slide:
         factors = reshape(weight, shape=(how.groups, -1, *[1] * axes))
         parts = [part * factors[:, i] for i, part in enumerate(how.each(x, turned))]
         return reduce(add, parts)
@@ -28,7 +30,9 @@ def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
         key = (..., *[slice(None, None, -1)] * axes)
         weight = weight[key]
     factors = reshape(weight, shape=(how.groups, *kernel, *[1] * axes))
-    return sum(multiply(how.under(x), factors), axis=tuple(range(2, 2 + axes)))
+    # Small windows are read without a border in memory.
+    seen = bordered_windows(x, **how.moves._asdict(), pad=how.pad) if small else how.under(x)
+    return sum(multiply(seen, factors), axis=tuple(range(2, 2 + axes)))
 
 
 def _slide(moves: Any) -> bool:

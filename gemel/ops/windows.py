@@ -99,6 +99,38 @@ def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any) -> Any:
     return (added(g, Moves(kernel, stride, dilate), x.shape[x.ndim - len(kernel) :]),)
 
 
+@op()
+def bordered_windows(x: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any) -> Any:
+    """`windows` of an array with a border of `pad` zeros around its last axes, which is not made:
+    kernels read 0 instead."""
+    np = numpy()
+    widths = [(0, 0)] * (x.ndim - len(pad)) + [(n, n) for n in pad]
+    return windows.function(np.pad(x, widths), kernel=kernel, stride=stride, dilate=dilate)
+
+
+@bordered_windows.spec
+def _(x: Spec, *, kernel: Any, stride: Any, dilate: Any, pad: Any) -> Spec:
+    moves, lead = Moves(kernel, stride, dilate), x.ndim - len(kernel)
+    whole = tuple(n + 2 * p for n, p in zip(x.shape[lead:], pad, strict=True))
+    moves.check("windows", x, whole)
+    return Spec((*x.shape[:lead], *kernel, *moves.counts(whole)), x.dtype)
+
+
+@bordered_windows.element
+def _(loop: Any, at: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any) -> Any:
+    axes = len(kernel)
+    lead, inside, counts = at[: -2 * axes], at[-2 * axes : -axes], at[-axes:]
+    steps = zip(inside, counts, stride, dilate, pad, strict=True)
+    return x.at_or_zero(*lead, *(count * s + (place * d + -p) for place, count, s, d, p in steps))
+
+
+@bordered_windows.gradient
+def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any) -> Any:
+    shape = x.shape[x.ndim - len(kernel) :]
+    whole = [n + 2 * p for n, p in zip(shape, pad, strict=True)]
+    return (within(added(g, Moves(kernel, stride, dilate), whole), pad, shape),)
+
+
 # --- sums of windows ------------------------------------------------------------------------
 
 
@@ -391,6 +423,7 @@ __all__ = [
     "apart",
     "bordered",
     "bordered_last",
+    "bordered_windows",
     "taking_turns",
     "windows",
     "within",

@@ -247,12 +247,14 @@ class KernelText:
         step, values = self.program.code[position], self.values
         attribute: Any = step.attribute
         arguments = [values.of(argument) for argument in step.arguments]
-        if step.name in ("load", "gather"):
+        if step.name in ("load", "load_where", "gather"):
             operand = self.program.operands[step.operand or 0]
             found = (
                 self.offset(attribute) if operand.role == INDEX else self.element(step, arguments)
             )
             found += " != 0" if operand.dtype.kind == "b" else ""
+            if step.name == "load_where":
+                found = f"{' && '.join(arguments)} ? {found} : 0"
             self.add(f"const {value_type(step.dtype)} v{position} = {found};")
         elif step.name == "scalar":
             self.add(f"const {value_type(step.dtype)} v{position} = scalar{attribute};")
@@ -270,7 +272,7 @@ class KernelText:
     def element(self, step: Instruction, arguments: list[str]) -> str:
         """The element that an instruction reads or writes."""
         attribute: Any = step.attribute
-        if step.name in ("load", "store"):
+        if step.name in ("load", "load_where", "store"):
             return f"{self.array(attribute)}[{self.offset(attribute)}]"
         number, extra = attribute
         far = self.integer(f"extra{extra}", self.program.extras[extra])

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from gemel.codegen.c.values import value_type
 from gemel.codegen.cuda.grid import GridText
-from gemel.codegen.language.program import ACROSS, Program
+from gemel.codegen.language.program import ACROSS, CHOOSING, Program
 
 #: The side of a square (kSquare in src/cuda/grid.h), and the rows that the threads of a block take
 #: at once.
@@ -21,7 +21,7 @@ ROOM = 40 << 10
 def turned_loads(program: Program) -> list[int]:
     """The loads of operands that are read across, if a program can be computed in squares."""
     code = program.code
-    special = {"gather", "scatter_add", "check", "reduce", "scan"}
+    special = {*CHOOSING, "scatter_add", "check", "reduce", "scan"}
     if program.inner or program.outer < 2 or special.intersection(step.name for step in code):
         return []
     loads = [

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from gemel.codegen.language.order import always
-from gemel.codegen.language.program import INDEX, INPUT, OUTPUT
+from gemel.codegen.language.program import CHOOSING, INDEX, INPUT, OUTPUT
 from gemel.codegen.language.values import Recorded
 from gemel.extent import same_for_all
 from gemel.ir.layout import Layout
@@ -26,7 +26,7 @@ MOST_CHANNELS, MOST_STEPS = 4, 64
 #: The fewest places of a plane: with fewer, vectors are nearly empty.
 LEAST_PLACES = 8
 #: What reads or writes elsewhere than at the position, or fails.
-ELSEWHERE = ("gather", "scatter_add", "check")
+ELSEWHERE = (*CHOOSING, "scatter_add", "check")
 
 
 def by_channel(nest: Nest, dimensions: list[int]) -> Nest | None:

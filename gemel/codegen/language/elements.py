@@ -7,6 +7,9 @@ position: its elementwise operations are repeated, down to what is stored in mem
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import reduce
+from operator import and_
 from typing import Any
 
 from gemel.codegen.language.lane import Lane, naming, recorded
@@ -37,16 +40,27 @@ class Source:
 
     def at(self, *position: Any) -> Any:
         """The element at a position: an `At` or a computed number for each axis."""
+        return self._writer.moved(self._entry, self._places(position))
+
+    def at_or_zero(self, *position: Any) -> Any:
+        """The element at a position, as `at`, but 0 where the array has no such position."""
+        return self._writer.moved_within(self._entry, self._places(position))
+
+    def _places(self, position: tuple[Any, ...]) -> Position:
         if len(position) != len(self.shape):
             raise FormulaError(
                 f"at() of its input {self._entry.spec} takes {len(self.shape)} positions, one for "
                 f"each axis, not {len(position)}"
             )
-        nowhere = self._writer.nowhere
-        places = (
-            at if isinstance(at, At) else At(nowhere.steps, 0, ((whole(at), 1),)) for at in position
+        steps = self._writer.nowhere.steps
+        return tuple(
+            at if isinstance(at, At) else At(steps, 0, ((whole(at), 1),)) for at in position
         )
-        return self._writer.moved(self._entry, tuple(places))
+
+
+def _all(conditions: Sequence[Any]) -> Any:
+    """Whether all of these hold."""
+    return reduce(and_, conditions)
 
 
 def whole(position: Any) -> Any:
@@ -72,7 +86,9 @@ class ElementWriter:
         self.given = given
         self.ready: dict[Entry, Any] = {}
         self.nowhere = along(None, len(domain.shape))
-        self._values: dict[tuple[Entry, bool, Position], Any] = {}
+        #: What must hold where arrays are read.
+        self._conditions: tuple[Any, ...] = ()
+        self._values: dict[tuple[Any, ...], Any] = {}
         self._places: dict[tuple[int, str], Place] = {}
 
     def value(self, entry: Entry, placement: Placement) -> Any:
@@ -84,6 +100,21 @@ class ElementWriter:
         position."""
         pairs = zip(position, entry.shape, strict=True)
         return self._found(entry, tuple(self.nowhere if n == 1 else at for at, n in pairs), True)
+
+    def moved_within(self, entry: Entry, position: Position) -> Any:
+        """The recorded value of an entry at a position, 0 if the entry has no such position."""
+        nest, before = self.nest, self._conditions
+        inside = [
+            nest.inside(nest.number(at), extent)
+            for at, extent in zip(position, entry.shape, strict=True)
+            if at.loop is None and at is not self.nowhere
+        ]
+        self._conditions = (*before, *inside)
+        value = self.moved(entry, position)
+        self._conditions = before
+        if not inside or nest.recorder.code[value.position].name == "load_where":
+            return value
+        return Lane(nest.recorder).where(_all(inside), value, 0)
 
     def placed(self, shape: tuple[int, ...], placement: Placement) -> Position:
         """The position that a placement stands for."""
@@ -103,7 +134,7 @@ class ElementWriter:
             return self.ready[entry]
         if not moved and entry in self.domain.placements:
             position = self.placed(entry.shape, self.domain.placements[entry])
-        key = (entry, moved, position)
+        key = (entry, moved, position, *(each.position for each in self._conditions))
         if key not in self._values:
             self._values[key] = self._written(entry, position, moved)
         return self._values[key]
@@ -177,7 +208,12 @@ class ElementWriter:
         used = [n != 1 for n in place.shape]
         strides = tuple(s for s, many in zip(place.strides, used, strict=True) if many)
         at = self._along(strides, tuple(p for p, many in zip(position, used, strict=True) if many))
+        if at.values and self._conditions:  # everything is part of the index: it must be valid
+            index = Lane(self.nest.recorder).where(_all(self._conditions), self.nest.number(at), 0)
+            return self.nest.gather(self.nest.operand(place, self.nowhere.steps), index, 1)
         place = self._shifted(place, at.offset)
+        if self._conditions:
+            return self.nest.load_where(place, at.steps, self._conditions)
         if not at.values:
             return self.nest.load(place, at.steps)
         operand = self.nest.operand(place, at.steps)

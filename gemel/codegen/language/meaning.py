@@ -15,6 +15,7 @@ may share the memory of an input. This is slow and takes much memory: it is for 
 
 from __future__ import annotations
 
+import functools
 import math
 import string
 from collections.abc import Callable, Sequence
@@ -208,6 +209,15 @@ class _Walk:
         return _read(memory[indices], step.dtype)
 
     _gather = _load
+
+    def _load_where(self, step: Instruction, *conditions: Array) -> Array:
+        number: Any = step.operand
+        inside = functools.reduce(numpy.logical_and, conditions)
+        indices = numpy.broadcast_arrays(self._running(number), inside)[0]
+        memory, chosen = self._around(number, indices[numpy.broadcast_to(inside, indices.shape)])
+        found = numpy.zeros(indices.shape, _read(memory, step.dtype).dtype)
+        found[numpy.broadcast_to(inside, indices.shape)] = _read(memory[chosen], step.dtype)
+        return found
 
     def _store(self, step: Instruction, value: Array) -> None:
         memory, indices = self._elements(step)

@@ -23,6 +23,7 @@ from gemel.codegen.language.order import (
 from gemel.codegen.language.program import (
     ACROSS,
     BROADCAST,
+    CHOOSING,
     FUNCTIONS,
     INDEX,
     INNER,
@@ -99,6 +100,10 @@ class Nest:
     def load(self, place: Place, strides: Strides | None = None) -> Any:
         """The element of a place at the loop position."""
         return self.recorder.load(self.operand(place, strides), place.dtype)
+
+    def load_where(self, place: Place, strides: Strides, conditions: tuple[Any, ...]) -> Any:
+        """The element of a place at the loop position if all conditions hold, else 0."""
+        return self.recorder.load_where(self.operand(place, strides), place.dtype, conditions)
 
     def running(self, strides: Strides) -> Any:
         """The sum of position x stride over the loops (int64)."""
@@ -184,6 +189,10 @@ class Nest:
         self.recorder.check(inside)
         return xp.where(inside, position, 0)
 
+    def inside(self, position: Any, extent: Any) -> Any:
+        """Whether 0 <= position < extent, for an int64."""
+        return position.cast(uint64) < self.constant(extent).cast(uint64)
+
     def gather(self, operand: int, position: Any, stride: int) -> Any:
         """The element of an operand at the loop position + position x stride."""
         dtype = self.operands[operand][2]
@@ -228,7 +237,7 @@ class Nest:
         )
         loops = rows + columns
         vector = len(loops) - 1 if along_inner else len(rows) - 1
-        across = len(rows) > 1 and not columns and not self.has("gather", "scatter_add")
+        across = len(rows) > 1 and not columns and not self.has(*CHOOSING, "scatter_add")
         above = rows[-2] if across else None
         interleaved = interleaved_along(self, loops[vector][1])
         flat = along_inner and len(columns) == 1

@@ -48,6 +48,8 @@ TILES = ("m_block", "n_block", "m_tiles", "n_tiles", "k_block")
 #: The first changes fastest from tile to tile. The second order is for schedules with ``by-rows``.
 TILE_ORDER = ("rows", "columns", "inner", "outer")
 TILE_ORDER_BY_ROWS = ("columns", "inner", "outer", "rows")
+#: Instructions whose arguments decide what they read.
+CHOOSING = frozenset(("gather", "load_where"))
 #: Instructions that write.
 WRITES = frozenset(("store", "scatter_add"))
 #: The instructions that all others are computed for.
@@ -245,6 +247,8 @@ class Instruction(NamedTuple):
     name                     arguments                     attribute
     ======================== ============================= =========================================
     load                                                   operand (of an index operand: the index)
+    load_where               one or more bools             operand; 0 unless all are true: nothing
+                                                           is read then
     scalar                                                 number of the run-time scalar
     constant                                               its value (int, float or bool)
     cast                     value
@@ -298,7 +302,7 @@ class Instruction(NamedTuple):
     def operand(self) -> int | None:
         """The operand it reads or writes."""
         attribute: Any = self.attribute
-        if self.name in ("load", "store"):
+        if self.name in ("load", "load_where", "store"):
             number: int = attribute
             return number
         if self.name in ("gather", "scatter_add"):

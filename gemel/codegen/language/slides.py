@@ -9,6 +9,7 @@ from gemel.codegen.language.order import Loop
 from gemel.codegen.language.program import (
     BROADCAST,
     CONTIGUOUS,
+    INDEX,
     INPUT,
     OUTER,
     OUTPUT,
@@ -47,25 +48,41 @@ def schedule_of(
     if {"scan", "gather", "scatter_add", "check"}.intersection(names):
         return plain
     reduction = next(step for step in code if step.name == "reduce")
-    (high, lines), (wide, _) = columns
+    (high, lines), (wide, across) = columns
     if type(high) is not int or type(wide) is not int or wide > LONGEST:
         return plain
-    varying = [(n, o) for n, o in enumerate(operands) if o.varies]
-    windows = [n for n, o in varying if is_window(o)]
-    weights = [n for n, o in varying if (o.role, o.stride_class) == (INPUT, BROADCAST)]
-    slide = all(same_for_all(rows[-2][1][n], lines[n]) for n in windows)
-    writes = any(o.role == OUTPUT for _, o in varying)
+    varying = {n: operand for n, operand in enumerate(operands) if operand.varies}
+    windows = {n for n, operand in varying.items() if is_window(operand)}
+    weights = {n for n, o in varying.items() if (o.role, o.stride_class) == (INPUT, BROADCAST)}
+    down = rows[-2][1]
+    slide = all(same_for_all(down[n], lines[n]) for n in windows)
+    writes = any(operand.role == OUTPUT for operand in varying.values())
     if not (windows and slide and weights) or writes or str(reduction.attribute).startswith("arg"):
         return plain
-    alike = [n for n in weights if same_for_all(rows[-2][1][n], 0)]
-    if high <= LOWEST and high * wide <= UNROLLED and _read(code, reduction) <= {*windows, *alike}:
+    indices = {n: operand for n, operand in varying.items() if operand.role == INDEX}
+    known = {*windows, *(n for n in weights if same_for_all(down[n], 0))}
+    known.update(n for n, o in indices.items() if _is_coordinate(n, o, down, lines, across))
+    chosen = {step.operand for step in code if step.name == "load_where"}
+    small = high <= LOWEST and high * wide <= UNROLLED
+    if small and chosen <= windows and _read(code, reduction) <= known:
         return plain._replace(rows=high, columns=wide)
+    if chosen:
+        return plain
     return plain._replace(rows=next((count for count in AT_ONCE if count <= high), 0))
 
 
-def _read(code: Sequence[Instruction], step: Instruction) -> set[Any]:
+def _is_coordinate(
+    number: int, index: Operand, down: Sequence[Any], lines: Sequence[Any], across: Sequence[Any]
+) -> bool:
+    """Whether an index is that of a line of the image, or of a column."""
+    if index.stride_class == BROADCAST:
+        return same_for_all(down[number], lines[number]) and same_for_all(across[number], 0)
+    return same_for_all(down[number], 0) and same_for_all(lines[number], 0)
+
+
+def _read(code: Sequence[Instruction], step: Instruction) -> set[int]:
     """The operands that an instruction's arguments are computed from."""
-    found, waiting = set[Any](), list(step.arguments)
+    found, waiting = set[int](), list(step.arguments)
     while waiting:
         step = code[waiting.pop()]
         waiting.extend(step.arguments)

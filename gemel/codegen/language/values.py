@@ -49,6 +49,9 @@ class Recorder:
     def load(self, operand: int, dtype: DType) -> Recorded:
         return self.append("load", dtype, (), operand)
 
+    def load_where(self, operand: int, dtype: DType, conditions: Arguments) -> Recorded:
+        return self.append("load_where", dtype, conditions, operand)
+
     def scalar(self, number: int, dtype: DType) -> Recorded:
         return self.append("scalar", dtype, (), number)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 from gemel.codegen.analysis import Sweep
@@ -19,7 +20,7 @@ from gemel.codegen.language.program import (
 from gemel.codegen.llvm import memory
 from gemel.codegen.llvm.assembly import I32, I64, Builder, Constant, Value
 from gemel.codegen.llvm.expression import Printer, Values
-from gemel.codegen.llvm.registers import splat
+from gemel.codegen.llvm.registers import constant, splat
 from gemel.codegen.target import Target
 
 __all__ = ["Access", "Bases", "Site", "Values"]
@@ -166,6 +167,48 @@ class Site:
         if operand.stride_class == REVERSED and lanes > 1:
             return memory.load_backwards(builder, self._last(number), operand.dtype, lanes, mask)
         return self._scattered(number, self._offsets(number)).load()
+
+    def load_where(self, number: int, *conditions: Value) -> Value:
+        """Reads the operand's elements where all conditions hold; elsewhere they are 0."""
+        builder = self.builder
+        yes = memory.full_mask(1)
+        alone = [each for each in conditions if each.type.lanes == 1 and each.text != yes.text]
+        masks = [each for each in conditions if each.type.lanes > 1]
+        mask = reduce(builder.and_, masks) if masks else None
+        if not alone:
+            return self._load_under(number, mask)
+        before = self.builder.block
+        with builder.if_then(reduce(builder.and_, alone)):
+            found, inside = self._load_under(number, mask), builder.block
+        nothing = constant(self.operands[number].dtype, 0, found.type.lanes)
+        return builder.phi(found.type, (nothing, before), (found, inside))
+
+    def _load_under(self, number: int, mask: Value | None) -> Value:
+        """Reads the operand's elements in the lanes of a mask; in the others they are 0."""
+        if mask is None:
+            return self.load(number)
+        builder, lanes, operand = self.builder, self.lanes, self.operands[number]
+        nothing = constant(operand.dtype, 0, lanes)
+        if self._still(number):
+            none = [constant(operand.dtype, 0, 1)]
+            (found,) = builder.where_any(mask, none, lambda: [self.load(number)])
+            return builder.select(mask, self._splat(found), nothing)
+        if self.mask is not None:
+            mask = builder.and_(mask, self.mask)
+        masked = Site(self.access, self.bases, self.index, lanes, mask)
+        if operand.stride_class != CONTIGUOUS:
+            return masked._scattered(number, self._offsets(number)).load()
+        if self.access.target.has_masks_for([operand.dtype]):
+            return masked.load(number)
+        # Lane by lane only where that is necessary: at the borders of an image.
+        whole = Site(self.access, self.bases, self.index, lanes)
+        some = builder.any(builder.xor(mask, memory.full_mask(lanes)))
+        with builder.if_else(some) as (borders, elsewhere):
+            with borders:
+                first = masked.load(number), builder.block
+            with elsewhere:
+                second = whole.load(number), builder.block
+        return builder.phi(first[0].type, first, second)
 
     def store(self, number: int, value: Value) -> None:
         """Writes the operand's elements."""

@@ -40,7 +40,7 @@ _CONVERSIONS = {
     **{(kind, to): ("zext", "trunc") for kind in "ub" for to in "iu"},
 }
 #: Instructions that need their site (memory, run-time scalars, scans), except those that write.
-BEYOND = frozenset(("load", "scalar", "gather", "scan", "check"))
+BEYOND = frozenset(("load", "load_where", "scalar", "gather", "scan", "check"))
 
 
 class Printer:
@@ -68,11 +68,12 @@ class Printer:
         """Values by the position of their instruction: the given ones and those computed.
 
         An instruction of `BEYOND` calls the method of `site` with its name, passing the
-        instruction's attribute (for a scan: its position) and arguments. `load`, `scalar` and
-        `gather` return values in register form, with one lane or all, `scan` with all lanes;
-        `store`, `scatter_add` and `check` return nothing. `given` holds values known beforehand,
-        which are not computed again. `only` names the positions to compute (default: all). Writes
-        come last, in program order, so that an output may share the memory of an input.
+        instruction's attribute (for a scan: its position) and arguments. `load`, `load_where`,
+        `scalar` and `gather` return values in register form, with one lane or all, `scan` with all
+        lanes; `store`, `scatter_add` and `check` return nothing. `given` holds values known
+        beforehand, which are not computed again. `only` names the positions to compute (default:
+        all). Writes come last, in program order, so that an output may share the memory of an
+        input.
         """
         self._code, values = instructions, dict(given or {})
         self._values, last = values, []

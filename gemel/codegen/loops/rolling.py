@@ -9,11 +9,14 @@ unrolled, and each sum is added up in their order.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 
+from gemel.codegen.language.program import BROADCAST, INDEX
 from gemel.codegen.language.slides import is_window
 from gemel.codegen.llvm.access import Bases, Site, Values
 from gemel.codegen.llvm.assembly import Builder, Value
+from gemel.codegen.llvm.memory import full_mask
+from gemel.codegen.llvm.registers import constant
 from gemel.codegen.loops.frame import Carried, i64
 from gemel.codegen.loops.plain import Loops
 
@@ -38,10 +41,26 @@ class Rolling:
         self.rows, self.high, self.wide = program.outer - 2, program.outer, program.outer + 1
         schedule = program.parsed_schedule
         self.lines, self.places = range(schedule.rows), range(schedule.columns)
-        windows = {n for n, operand in enumerate(program.operands) if is_window(operand)}
-        #: Instructions whose values move on with the windows, and the others that vary.
-        self.moving = [p for p in self.sweep.varying if self.analysis.reads(p) <= windows]
-        self.apart = [p for p in self.sweep.varying if p not in self.moving]
+        numbered = list(enumerate(program.operands))
+        windows = {n for n, operand in numbered if is_window(operand)}
+        indices = {n for n, o in numbered if o.role == INDEX and o.varies}
+        columns = {n for n in indices if program.operands[n].stride_class != BROADCAST}
+        #: What depends only on the line of the image, and only on the column: conditions for
+        #: reading a window. Then what moves on with the windows, and the rest that varies.
+        self.of_line = self._reading(self.sweep.uniform, indices)
+        self.of_column = self._reading(self.sweep.varying, columns)
+        varying = [p for p in self.sweep.varying if p not in self.of_column]
+        self.moving = self._reading(varying, windows | indices)
+        self.apart = [p for p in varying if p not in self.moving]
+        self.alike = [p for p in self.sweep.uniform if p not in self.of_line]
+        chosen = [p for p in self.moving if program.code[p].name == "load_where"]
+        used = {a for p in chosen for a in program.code[p].arguments}
+        #: What is read under conditions, and those that hold for whole lines.
+        self.chosen, self.conditions = chosen, [p for p in self.of_line if p in used]
+
+    def _reading(self, positions: list[int], operands: set[int]) -> list[int]:
+        """Those of some instructions that depend on no other operands."""
+        return [p for p in positions if self.analysis.reads(p) <= operands]
 
     @classmethod
     def of(cls, kernel: Loops) -> Rolling | None:
@@ -98,7 +117,7 @@ class _Weights:
 
     def _read(self, site: Site) -> Values:
         loops = self.loops
-        return loops.access.print(loops.sweep.uniform, site, loops.kernel.fixed)
+        return loops.access.print(loops.alike, site, loops.kernel.fixed)
 
     def at(self, line: int, place: int) -> Values:
         """The values at a place of a window."""
@@ -113,6 +132,10 @@ class _Band:
         self.kernel, self.print = loops.kernel, loops.access.print
         bases = columns[0].bases
         self.places = [self.kernel.advance(bases, loops.wide, i64(p)) for p in loops.places]
+        self.known = [
+            [self.print(loops.of_column, _at(column, p), self.kernel.fixed) for p in self.places]
+            for column in columns
+        ]
 
     def run(self, start: Value, stop: Value) -> None:
         """All rows of a range."""
@@ -138,7 +161,7 @@ class _Band:
         loops = self.loops
         lines = [self.kernel.advance(place, loops.rows, number) for place in self.places]
         seen = [[_at(column, line) for line in lines] for column in self.columns]
-        shared = [[self.print(loops.moving, site, {}) for site in own] for own in seen]
+        shared = self._shared(lines[0], seen)
         first = self.kernel.reductions[loops.reduction].identity(self.columns[0].lanes)
         sums = [[*own, *first] for own in sums]
         for row, line in enumerate(reversed(loops.lines[: len(sums[0])])):
@@ -149,6 +172,44 @@ class _Band:
                     known = self.print(loops.apart, site, known)
                     (own[row],) = self.kernel.added(loops.reduction, [own[row]], known, site.lanes)
         return sums
+
+    def _shared(self, line: Bases, seen: list[list[Site]]) -> list[list[Values]]:
+        """By column and place of a window: what all rows share of a line of the image. Outside of
+        the image, where nothing is read, it is computed from zeros."""
+        loops, builder, fixed = self.loops, self.kernel.builder, self.kernel.fixed
+
+        def printed(given: Values) -> list[list[Values]]:
+            return [
+                [
+                    self.print(loops.moving, site, {**own, **given})
+                    for site, own in zip(*each, strict=True)
+                ]
+                for each in zip(seen, self.known, strict=True)
+            ]
+
+        known = self.print(loops.of_line, Site(loops.access, line), fixed)
+        if not loops.conditions:
+            return printed(known)
+        code, lanes = self.kernel.program.code, self.columns[0].lanes
+        holds = reduce(builder.and_, [known[p] for p in loops.conditions])
+        nothing = {p: constant(code[p].dtype, 0, lanes) for p in loops.chosen}
+        with builder.if_else(holds) as (inside, outside):
+            with inside:
+                yes = full_mask(1)
+                found = printed({**known, **dict.fromkeys(loops.conditions, yes)}), builder.block
+            with outside:
+                others = printed({**known, **nothing}), builder.block
+        return [
+            [self._either(*pair, found[1], others[1]) for pair in zip(*each, strict=True)]
+            for each in zip(found[0], others[0], strict=True)
+        ]
+
+    def _either(self, first: Values, second: Values, block: str, other: str) -> Values:
+        """The values of one of two blocks."""
+        phi = self.kernel.builder.phi
+        return {
+            p: phi(first[p].type, (first[p], block), (second[p], other)) for p in self.loops.moving
+        }
 
     def _finish(self, site: Site, total: Value) -> None:
         """What follows the sum, at a row of results."""

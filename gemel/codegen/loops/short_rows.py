@@ -7,6 +7,7 @@ from typing import Any
 from gemel.codegen.analysis import Analysis
 from gemel.codegen.language.program import (
     ACROSS,
+    CHOOSING,
     CONTIGUOUS,
     INDEX,
     INPUT,
@@ -76,7 +77,7 @@ class ShortRows(Loops):
         names = {step.name for step in program.code}
         if program.vectors_along == OUTER or program.inner > 1 or names & {"scan", "scatter_add"}:
             return None
-        gathered = {step.operand for step in program.code if step.name == "gather"}
+        gathered = {step.operand for step in program.code if step.name in CHOOSING}
         operands = tuple(
             o._replace(stride_class=_crosswise(o, n in gathered), interleaved=None)
             for n, o in enumerate(program.operands)

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from functools import partial
 
 from gemel import dtype as dtypes
-from gemel.codegen.language.program import CONTIGUOUS, INPUT, OUTER
+from gemel.codegen.language.program import CHOOSING, CONTIGUOUS, INPUT, OUTER
 from gemel.codegen.llvm import memory
 from gemel.codegen.llvm.access import Bases, Site, Values
 from gemel.codegen.llvm.assembly import Builder, Value
@@ -58,7 +58,7 @@ class Strips:
         of_columns = program.vectors_along == OUTER and program.inner == 1
         if not of_columns or "reduce" not in names or analysis.last:
             return None
-        if names & {"scan", "gather", "scatter_add", "check"} or kernel.lanes < 4:
+        if names & {"scan", *CHOOSING, "scatter_add", "check"} or kernel.lanes < 4:
             return None
         used = (program.operands[n] for n in kernel.used_operands())
         varying = [operand for operand in used if operand.varies]

@@ -8,7 +8,7 @@ joined, in the order of the lanes, and copied to all of its lanes for the next s
 from __future__ import annotations
 
 from gemel.codegen.analysis import Sweep
-from gemel.codegen.language.program import CONTIGUOUS, INPUT, OUTER, OUTPUT
+from gemel.codegen.language.program import CHOOSING, CONTIGUOUS, INPUT, OUTER, OUTPUT
 from gemel.codegen.llvm import memory
 from gemel.codegen.llvm.access import Bases, Site, Values
 from gemel.codegen.llvm.assembly import Builder, Value
@@ -49,7 +49,7 @@ class Woven:
         between = program.vectors_along == OUTER and program.outer > 1 and program.inner == 1
         if not between or "reduce" not in names or not kernel.masks:
             return None
-        if names & {"scan", "gather", "scatter_add", "check"} or kernel.lanes < 4:
+        if names & {"scan", *CHOOSING, "scatter_add", "check"} or kernel.lanes < 4:
             return None
         if any(kind.positions for kind in kernel.reductions.values()):
             return None
