@@ -34,6 +34,7 @@ from gemel.codegen.language import meaning
 from gemel.codegen.language.program import (
     BROADCAST,
     CONTIGUOUS,
+    INDEX,
     INNER,
     INPUT,
     INTERLEAVED,
@@ -45,7 +46,7 @@ from gemel.codegen.language.program import (
 )
 from gemel.codegen.language.values import Recorder
 from gemel.codegen.target import TARGETS
-from gemel.dtype import DType, float32, int32, int64
+from gemel.dtype import DType, float32, int32, int64, uint64
 
 PAGE = Path(__file__).parent.parent / "docs" / "internals" / "kernels.md"
 
@@ -209,6 +210,42 @@ def test_sums_over_windows_that_slide(target: str, size: tuple[int, ...], dtype:
             case = Case([call], buffers, [dtype] * 3)
             found, wanted = outcome(case, lambda _, kernel=kernel: kernel), outcome(case, meant)
             same_bytes(case, found[1], wanted[1])
+
+
+@pytest.mark.parametrize("target", RUNNABLE)
+@pytest.mark.parametrize("schedule", ("outer", "outer 3x3", "outer 2x5", "outer 5x4"))
+@pytest.mark.parametrize("dtype", (float32, int32))
+def test_sums_over_windows_with_a_border(target: str, schedule: str, dtype: DType) -> None:
+    """Outside of the image windows are 0, and nothing is read there: the image has no room around
+    it."""
+    high, wide = Schedule.parse(schedule)[2:4] if "x" in schedule else (3, 2)
+    record = Recorder()
+    at = [(record.load(n, int64) - record.scalar(n, int64)).cast(uint64) for n in range(2)]
+    conditions = tuple(at[n] < record.scalar(2 + n, int64).cast(uint64) for n in range(2))
+    term = record.load_where(2, dtype, conditions) * record.load(3, dtype)
+    record.store(4, record.reduce("sum", term))
+    operands = [
+        Operand(int64, INDEX, BROADCAST, True), Operand(int64, INDEX, CONTIGUOUS, True),
+        Operand(dtype, INPUT, CONTIGUOUS, True), Operand(dtype, INPUT, BROADCAST, True),
+        Operand(dtype, OUTPUT, CONTIGUOUS),
+    ]  # fmt: skip
+    program = Program(2, 2, schedule, tuple(operands), (int64,) * 4, 0, tuple(record.code))
+    kernel = compiled(target, program)
+    for rows, columns in pairs((1, 2, 5, 18), (1, 7, 16, 37, 130)):
+        results = rows + high - 1, columns + wide - 1
+        values = [numpy.arange(n) * 7 % 13 - 6 for n in (rows * columns, high * wide)]
+        values.append(numpy.zeros(results[0] * results[1]))
+        integers = [
+            *results, high, wide, 1, 0, 1, 0, 0, 1, 0, 1, columns, 1, columns, 1,
+            0, 0, wide, 1, results[1], 1, 0, 0, high - 1, wide - 1, rows, columns,
+        ]  # fmt: skip
+        first = -dtype.itemsize * ((high - 1) * columns + wide - 1)  # that of the border
+        places = [(0, first), (1, 0), (2, 0)]
+        call = Call(program, places, integers, [0, results[0] // 2, results[0]])
+        buffers = [each.astype(dtype.name).view("uint8") for each in values]
+        case = Case([call], buffers, [dtype] * 3)
+        found, wanted = outcome(case, lambda _, kernel=kernel: kernel), outcome(case, meant)
+        same_bytes(case, found[1], wanted[1])
 
 
 def test_the_page_shows_what_is_true() -> None:

@@ -18,9 +18,9 @@ from gemel.codegen.language.program import (
     Program,
 )
 from gemel.codegen.llvm import memory
-from gemel.codegen.llvm.assembly import I32, I64, Builder, Constant, Value
+from gemel.codegen.llvm.assembly import I32, I64, Builder, Constant, Value, zeros
 from gemel.codegen.llvm.expression import Printer, Values
-from gemel.codegen.llvm.registers import constant, splat
+from gemel.codegen.llvm.registers import register_type, splat
 from gemel.codegen.target import Target
 
 __all__ = ["Access", "Bases", "Site", "Values"]
@@ -180,19 +180,18 @@ class Site:
         before = self.builder.block
         with builder.if_then(reduce(builder.and_, alone)):
             found, inside = self._load_under(number, mask), builder.block
-        nothing = constant(self.operands[number].dtype, 0, found.type.lanes)
-        return builder.phi(found.type, (nothing, before), (found, inside))
+        return builder.phi(found.type, (zeros(found.type), before), (found, inside))
 
     def _load_under(self, number: int, mask: Value | None) -> Value:
         """Reads the operand's elements in the lanes of a mask; in the others they are 0."""
         if mask is None:
             return self.load(number)
         builder, lanes, operand = self.builder, self.lanes, self.operands[number]
-        nothing = constant(operand.dtype, 0, lanes)
         if self._still(number):
-            none = [constant(operand.dtype, 0, 1)]
+            none = [zeros(register_type(operand.dtype, 1))]
             (found,) = builder.where_any(mask, none, lambda: [self.load(number)])
-            return builder.select(mask, self._splat(found), nothing)
+            whole = self._splat(found)
+            return builder.select(mask, whole, zeros(whole.type))
         if self.mask is not None:
             mask = builder.and_(mask, self.mask)
         masked = Site(self.access, self.bases, self.index, lanes, mask)

@@ -14,9 +14,9 @@ from functools import partial, reduce
 from gemel.codegen.language.program import BROADCAST, INDEX
 from gemel.codegen.language.slides import is_window
 from gemel.codegen.llvm.access import Bases, Site, Values
-from gemel.codegen.llvm.assembly import Builder, Value
+from gemel.codegen.llvm.assembly import Builder, Value, zeros
 from gemel.codegen.llvm.memory import full_mask
-from gemel.codegen.llvm.registers import constant
+from gemel.codegen.llvm.registers import register_type
 from gemel.codegen.loops.frame import Carried, i64
 from gemel.codegen.loops.plain import Loops
 
@@ -192,7 +192,7 @@ class _Band:
             return printed(known)
         code, lanes = self.kernel.program.code, self.columns[0].lanes
         holds = reduce(builder.and_, [known[p] for p in loops.conditions])
-        nothing = {p: constant(code[p].dtype, 0, lanes) for p in loops.chosen}
+        nothing = {p: zeros(register_type(code[p].dtype, lanes)) for p in loops.chosen}
         with builder.if_else(holds) as (inside, outside):
             with inside:
                 yes = full_mask(1)
