@@ -11,7 +11,7 @@ from gemel.errors import DTypeError, unknown_name
 from gemel.extent import Dim
 
 #: The attributes that a dtype has by its NumPy twin.
-NUMPYS = frozenset(
+TWIN_ATTRIBUTES = frozenset(
     ("alignment", "byteorder", "char", "descr", "fields", "hasobject", "isnative", "names")
     + ("newbyteorder", "num", "str", "subdtype", "type")
 )
@@ -89,7 +89,7 @@ class DType:
 
         def __getattr__(self, name: str) -> Any:
             """The attributes that other libraries ask NumPy's dtypes for come from its twin."""
-            if name not in NUMPYS:
+            if name not in TWIN_ATTRIBUTES:
                 raise AttributeError(f"a dtype has no attribute {name!r}")
             return getattr(self.dtype, name)
 

@@ -14,7 +14,7 @@ from gemel.device import gpu_memory_info as get_gpu_memory
 from gemel.device import num_gpus as get_gpu_count
 from gemel.dtype import MANNERS
 from gemel.errors import DeviceError
-from gemel.npx.engine import NUMPYS
+from gemel.npx.engine import NUMPY_MODE
 from gemel.ranges import check_flag
 
 set_np, reset_np = npx.set_np, npx.reset_np
@@ -26,31 +26,32 @@ is_np_default_dtype = npx.is_np_default_dtype
 def set_np_shape(active: bool = True) -> bool:
     """Set the result of `is_np_shape` and return the previous one."""
     check_flag("set_np_shape", "active", active)
-    before, NUMPYS["shape"] = NUMPYS["shape"], bool(active)
+    before, NUMPY_MODE["shape"] = NUMPY_MODE["shape"], bool(active)
     return before
 
 
 @contextmanager
 def np_array(active: bool = True) -> Iterator[None]:
     """A block or function in which `is_np_array` returns `active`; arrays are always NumPy's."""
-    with _told("array", active):
+    with _answering("array", active):
         yield
 
 
 @contextmanager
 def np_shape(active: bool = True) -> Iterator[None]:
     """A block or function in which `is_np_shape` returns `active`; shapes are always NumPy's."""
-    with _told("shape", active):
+    with _answering("shape", active):
         yield
 
 
 @contextmanager
-def _told(what: str, active: bool) -> Iterator[None]:
-    before, NUMPYS[what] = NUMPYS[what], bool(active)
+def _answering(what: str, active: bool) -> Iterator[None]:
+    """A block in which `is_np_array` or `is_np_shape` (by `what`) returns `active`."""
+    before, NUMPY_MODE[what] = NUMPY_MODE[what], bool(active)
     try:
         yield
     finally:
-        NUMPYS[what] = before
+        NUMPY_MODE[what] = before
 
 
 @contextmanager
@@ -60,13 +61,13 @@ def np_default_dtype(active: bool = True) -> Iterator[None]:
 
     See ``npx.set_np(dtype=True)``.
     """
-    before, told = dict(MANNERS), dict(NUMPYS)
+    manners, mode = dict(MANNERS), dict(NUMPY_MODE)
     npx.set_np(dtype=active)
     try:
         yield
     finally:
-        MANNERS.update(before)
-        NUMPYS.update(told)
+        MANNERS.update(manners)
+        NUMPY_MODE.update(mode)
 
 
 def use_np_default_dtype(func: Callable[..., Any]) -> Callable[..., Any]:

@@ -20,7 +20,7 @@ from programs import SANITIZER
 os.environ.setdefault("GEMEL_CUDA", "0")
 
 from gemel import gpu, np, num_gpus
-from gemel.npx.engine import NUMPYS
+from gemel.npx.engine import NUMPY_MODE
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -60,9 +60,9 @@ def seeded() -> None:
 @pytest.fixture(autouse=True)
 def in_the_same_mode() -> Iterator[None]:
     """Restore the mode after a test, so that `npx.reset_np` does not affect the next test."""
-    before = dict(NUMPYS)
+    before = dict(NUMPY_MODE)
     yield
-    NUMPYS.update(before)
+    NUMPY_MODE.update(before)
 
 
 @pytest.fixture(autouse=True)

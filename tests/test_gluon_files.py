@@ -11,7 +11,7 @@ from gemel import nd, np, npx
 from gemel.errors import ParameterFileError
 from gemel.gluon import nn
 from gemel.npx import serialize
-from gemel.npx.engine import NUMPYS
+from gemel.npx.engine import NUMPY_MODE
 
 
 def network(in_units=3):
@@ -107,7 +107,7 @@ def test_mxnet_reads_what_is_written(tmp_path, version):
         serialize.save(tmp_path / "a", {"arg:w": np.array([1.5, -2])})
     finally:
         npx.reset_np()
-        NUMPYS.update(shape=True, array=True)
+        NUMPY_MODE.update(shape=True, array=True)
     content = (tmp_path / "a").read_bytes()
     magic = unpack_from("<I", MXNET[version])[0]
     expected = file_of(MXNET["v3"] + elements(1.5, -2)).replace(

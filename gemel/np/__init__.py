@@ -18,7 +18,7 @@ later("gemel.np.grids", "gemel.np.printing", "gemel.np.text", "gemel.npx.sharing
 
 #: What gemel takes from NumPy unchanged: families of dtypes, numbers as text, switches of NumPy's
 #: warnings, and its iterators, which also read gemel's arrays.
-NUMPYS = (
+FROM_NUMPY = (
     *("character", "complexfloating", "flexible", "floating", "generic", "inexact", "integer"),
     *("number", "signedinteger", "unsignedinteger", "bytes_", "object_", "str_", "void"),
     *("base_repr", "binary_repr", "format_float_positional", "format_float_scientific"),
@@ -65,7 +65,7 @@ globals().update(_others, **NAMESPACES["np"])
 
 
 def __getattr__(name: str) -> Any:
-    return lookup(name, __name__, globals(), _others, ("fft", "linalg"), NUMPYS)
+    return lookup(name, __name__, globals(), _others, ("fft", "linalg"), FROM_NUMPY)
 
 
 def __dir__() -> list[str]:

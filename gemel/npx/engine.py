@@ -17,7 +17,7 @@ from gemel.runtime import callback as runtime_callback
 from gemel.spec import Spec, extents, is_several
 
 #: The highest level of `priority`.
-MOST_LEVEL = 2**31 - 1
+HIGHEST_LEVEL = 2**31 - 1
 
 
 @function(public="npx")
@@ -50,11 +50,11 @@ class priority:  # noqa: N801 -- used as a function
         try:
             self._level = index(level)
         except TypeError:
-            self._level = MOST_LEVEL + 1
-        if not -MOST_LEVEL <= self._level <= MOST_LEVEL:
+            self._level = HIGHEST_LEVEL + 1
+        if not -HIGHEST_LEVEL <= self._level <= HIGHEST_LEVEL:
             raise ArgumentError(
                 f"priority: {level!r} is not a valid level; levels are whole numbers from "
-                f"{-MOST_LEVEL} to {MOST_LEVEL}"
+                f"{-HIGHEST_LEVEL} to {HIGHEST_LEVEL}"
             )
         self._before: list[int] = []
 
@@ -105,8 +105,8 @@ def _is_pair(value: Any) -> bool:
 
 # --- MXNet's NumPy mode ---------------------------------------------------------------------
 
-#: The answer to programs that ask for the mode.
-NUMPYS = {"shape": True, "array": True}
+#: What `is_np_shape` and `is_np_array` answer.
+NUMPY_MODE = {"shape": True, "array": True}
 
 
 @function(public="npx")
@@ -128,7 +128,7 @@ def set_np(shape: bool = True, array: bool = True, dtype: bool = False) -> None:
     floats = float64 if dtype else float32
     integers = int64 if dtype else float32
     _behave(integers, floats, True)
-    NUMPYS.update(shape=shape, array=array)
+    NUMPY_MODE.update(shape=shape, array=array)
 
 
 @function(public="npx")
@@ -138,7 +138,7 @@ def reset_np() -> None:
     From then on programs count as written for MXNet 1: data loaders and iterators give NDArrays.
     """
     _behave(int64, float32, False)
-    NUMPYS.update(shape=False, array=False)
+    NUMPY_MODE.update(shape=False, array=False)
 
 
 def _behave(integers: DType, floats: DType, positions: bool) -> None:
@@ -159,13 +159,13 @@ def is_np_default_dtype() -> bool:
 @function(public="npx")
 def is_np_array() -> bool:
     """Whether arrays count as NumPy's in MXNet's sense: True, except after `npx.reset_np()`."""
-    return NUMPYS["array"]
+    return NUMPY_MODE["array"]
 
 
 @function(public="npx")
 def is_np_shape() -> bool:
     """Whether shapes count as NumPy's in MXNet's sense: True, except after `npx.reset_np()`."""
-    return NUMPYS["shape"]
+    return NUMPY_MODE["shape"]
 
 
 @function(public="npx", aliases=("use_np_array", "use_np_shape"))
