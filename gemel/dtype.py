@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, TypeGuard
 
 from gemel.errors import DTypeError, unknown_name
@@ -128,8 +128,13 @@ class DType:
         return complex128 if self.floating is float64 else complex64
 
 
-#: The function that makes an array for `dtype(value)`; set by the array layer, above this one.
-_constructor: list[Any] = []
+#: The function that makes an array for `dtype(value)`.
+_constructor: list[Callable[[Any, DType], Any]] = []
+
+
+def set_constructor(make: Callable[[Any, DType], Any]) -> None:
+    """Let `make` compute `dtype(value)`: the layer of arrays, above this one, has it."""
+    _constructor[:] = [make]
 
 
 def _flags() -> int | str:

@@ -20,7 +20,6 @@ from gemel.device import Device, as_device
 from gemel.dtype import (
     MANNERS,
     DType,
-    _constructor,
     any_exact,
     as_dtype,
     as_number,
@@ -29,6 +28,7 @@ from gemel.dtype import (
     float64,
     int64,
     is_large,
+    set_constructor,
     uint64,
 )
 from gemel.errors import DTypeError, OperandError
@@ -246,7 +246,7 @@ def _constructed(value: Any, dtype: DType) -> Any:
     return array_like(value, dtype).astype(dtype)
 
 
-_constructor.append(_constructed)
+set_constructor(_constructed)
 
 __all__ = [
     "array_like",

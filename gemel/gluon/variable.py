@@ -188,14 +188,14 @@ class Parameter(HasArray):
             if waiting is not None:
                 self._fill(*waiting)
         # Without the lock: these may wait for other workers, which may be threads doing the same.
-        with _Aside():
+        with Aside():
             for follower in self._followers if waiting is not None else ():
                 follower(self)
         return self._arrays
 
     def _fill(self, initializer: init_module.Initializer, devices: list[Device]) -> None:
         arrays = self._arrays
-        with _Aside():
+        with Aside():
             if [array.device for array in arrays] != devices:
                 arrays = tuple(np.zeros(self._shape, self._dtype, device=d) for d in devices)
             with np.random.initialization(), devices[0]:
@@ -284,7 +284,7 @@ class Parameter(HasArray):
         first, *others = self.arrays()
         if not others or self._grad_req != "null":
             return first
-        with _Aside():
+        with Aside():
             values = [first, *(other.as_in_ctx(first.device) for other in others)]
             same = sum(value == first for value in values) == len(values)
             mean = sum(values[1:], first) / len(values)
@@ -352,7 +352,7 @@ class Parameter(HasArray):
             self.arrays()  # raises an error with advice if there are none
         self._shape = shape
         arrays = self.arrays()
-        with _Aside():
+        with Aside():
             for array in arrays:
                 array[...] = data
 
@@ -367,7 +367,7 @@ class Parameter(HasArray):
         """Set the gradients to zero."""
         if self._grad_req == "null":
             return
-        with _Aside():
+        with Aside():
             for array in self._arrays:
                 array._grad[...] = 0
 
@@ -391,7 +391,7 @@ class Parameter(HasArray):
         if new is self._dtype:
             return
         if self._arrays:
-            with _Aside():
+            with Aside():
                 arrays = tuple([array.astype(new) for array in self._arrays])
             self._adopt(arrays)
         self._dtype = new
@@ -403,7 +403,7 @@ class Parameter(HasArray):
             self._waiting = (self._waiting[0], devices)
         if self._arrays and [array.device for array in self._arrays] != devices:
             value = self.gathered()
-            with _Aside():
+            with Aside():
                 arrays = tuple([value.copyto(device) for device in devices])
             self._adopt(arrays)
 
@@ -460,7 +460,7 @@ class Parameter(HasArray):
                 block._changed()
 
 
-class _Aside:
+class Aside:
     """A `with` block whose work on a parameter is neither recorded nor traced."""
 
     def __enter__(self) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 from gemel import np
 from gemel.errors import ArgumentError
 from gemel.legacy.declare import Legacy, legacy
-from gemel.legacy.updates import _clipped, _held, nag_mom_update, sgd_mom_update, sgd_update
+from gemel.legacy.updates import clipped, nag_mom_update, overwritten, sgd_mom_update, sgd_update
 
 # --- other optimizers -----------------------------------------------------------------------
 
@@ -21,10 +21,10 @@ def ftrl_update(
     wd: float = 0.0, rescale_grad: float = 1.0, clip_gradient: float = -1.0,
 ) -> Any:  # fmt: skip
     """A step of FTRL (McMahan et al., Ad click prediction, 2013)."""
-    grad = _clipped(rescale_grad * grad, clip_gradient)
+    grad = clipped(rescale_grad * grad, clip_gradient)
     before = np.sqrt(n)
-    _held(n, n + grad * grad)
-    _held(z, z + grad - (np.sqrt(n) - before) * weight / lr)
+    overwritten(n, n + grad * grad)
+    overwritten(z, z + grad - (np.sqrt(n) - before) * weight / lr)
     found = (np.sign(z) * lamda1 - z) / ((beta + np.sqrt(n)) / lr + wd)
     return np.where(np.abs(z) > lamda1, found, 0)
 
@@ -36,11 +36,11 @@ def ftml_update(
     rescale_grad: float = 1.0, clip_grad: float = -1.0,
 ) -> Any:  # fmt: skip
     """A step of FTML (Zheng and Kwok, Follow the moving leader, ICML 2017)."""
-    grad = _clipped(rescale_grad * grad + wd * weight, clip_grad)
-    _held(v, beta2 * v + (1 - beta2) * grad * grad)
+    grad = clipped(rescale_grad * grad + wd * weight, clip_grad)
+    overwritten(v, beta2 * v + (1 - beta2) * grad * grad)
     new = (1 - beta1**t) / lr * (np.sqrt(v / (1 - beta2**t)) + epsilon)
-    _held(z, beta1 * z + (1 - beta1) * grad - (new - beta1 * d) * weight)
-    _held(d, new)
+    overwritten(z, beta1 * z + (1 - beta1) * grad - (new - beta1 * d) * weight)
+    overwritten(d, new)
     return -z / d
 
 
@@ -51,11 +51,11 @@ def rmspropalex_update(
     clip_gradient: float = -1.0, clip_weights: float = -1.0,
 ) -> Any:  # fmt: skip
     """A step of RMSProp with the gradient's variance (Graves, Generating sequences, 2013)."""
-    grad = _clipped(rescale_grad * grad + wd * weight, clip_gradient)
-    _held(n, gamma1 * n + (1 - gamma1) * grad * grad)
-    _held(g, gamma1 * g + (1 - gamma1) * grad)
-    _held(delta, gamma2 * delta - lr * grad / np.sqrt(np.maximum(n - g * g, 0) + epsilon))
-    return _clipped(weight + delta, clip_weights)
+    grad = clipped(rescale_grad * grad + wd * weight, clip_gradient)
+    overwritten(n, gamma1 * n + (1 - gamma1) * grad * grad)
+    overwritten(g, gamma1 * g + (1 - gamma1) * grad)
+    overwritten(delta, gamma2 * delta - lr * grad / np.sqrt(np.maximum(n - g * g, 0) + epsilon))
+    return clipped(weight + delta, clip_weights)
 
 
 @legacy("_contrib_adamw_update", "_adamw_update", inputs=5)
@@ -69,9 +69,9 @@ def adamw_update(
     """
     scale = np.asarray(rescale_grad, dtype="float32").reshape(())
     fits = np.logical_and(np.isfinite(scale), np.not_equal(scale, 0))
-    grad = _clipped(grad * np.where(fits, scale, 0), clip_gradient)
-    _held(mean, np.where(fits, beta1 * mean + (1 - beta1) * grad, mean))
-    _held(var, np.where(fits, beta2 * var + (1 - beta2) * grad * grad, var))
+    grad = clipped(grad * np.where(fits, scale, 0), clip_gradient)
+    overwritten(mean, np.where(fits, beta1 * mean + (1 - beta1) * grad, mean))
+    overwritten(var, np.where(fits, beta2 * var + (1 - beta2) * grad * grad, var))
     step = eta * (lr * mean / (np.sqrt(var) + epsilon) + wd * weight)
     return np.where(fits, weight - step, weight)
 
@@ -82,9 +82,11 @@ def group_adagrad_update(
     clip_gradient: float = -1.0, epsilon: float = 1e-5,
 ) -> Any:  # fmt: skip
     """A step of AdaGrad whose history has one number for each row, its mean square."""
-    grad = _clipped(rescale_grad * grad, clip_gradient)
+    grad = clipped(rescale_grad * grad, clip_gradient)
     axes = tuple(range(1, grad.ndim))
-    _held(history, history + np.square(grad).mean(axis=axes, keepdims=True).reshape(history.shape))
+    overwritten(
+        history, history + np.square(grad).mean(axis=axes, keepdims=True).reshape(history.shape)
+    )
     rows = history.reshape((history.shape[0], *[1] * len(axes)))
     return weight - lr * grad / np.sqrt(rows + epsilon)
 
@@ -99,9 +101,9 @@ def lamb_update_phase1(
     rescale_grad: float = 1.0, clip_gradient: float = -1.0,
 ) -> Any:  # fmt: skip
     """The direction of a LAMB step (You et al., 2020), before its length is set."""
-    grad = _clipped(rescale_grad * grad, clip_gradient)
-    _held(mean, beta1 * mean + (1 - beta1) * grad)
-    _held(var, beta2 * var + (1 - beta2) * grad * grad)
+    grad = clipped(rescale_grad * grad, clip_gradient)
+    overwritten(mean, beta1 * mean + (1 - beta1) * grad)
+    overwritten(var, beta2 * var + (1 - beta2) * grad * grad)
     first = 1 - beta1**t if bias_correction else 1.0
     second = 1 - beta2**t if bias_correction else 1.0
     return mean / first / (np.sqrt(var / second) + epsilon) + wd * weight
@@ -128,7 +130,7 @@ def _mixed(plain: Legacy) -> Callable[..., Any]:
     def step(weight: Any, grad: Any, *states: Any, **settings: Any) -> Any:
         *others, weight32 = states
         found = plain.function(weight32, grad.astype("float32"), *others, **settings)
-        return _held(weight32, found).astype(weight.dtype)
+        return overwritten(weight32, found).astype(weight.dtype)
 
     return step
 
@@ -183,7 +185,7 @@ def mp_lamb_update_phase2(
 ) -> Any:  # fmt: skip
     """`lamb_update_phase2` of a 16-bit weight with a copy in float32."""
     found = lamb_update_phase2.function(weight32, g, r1, r2, lr, lower_bound, upper_bound)
-    return _held(weight32, found).astype(weight.dtype)
+    return overwritten(weight32, found).astype(weight.dtype)
 
 
 # --- several weights at once ------------------------------------------------------------------
@@ -259,4 +261,4 @@ def multi_all_finite(*data: Any, num_arrays: int = 1, init_output: bool = True) 
 def reset_arrays(*data: Any, num_arrays: int = 1) -> None:
     """Overwrite arrays with zeros."""
     for each in data:
-        _held(each, 0)
+        overwritten(each, 0)

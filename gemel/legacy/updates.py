@@ -8,11 +8,13 @@ from gemel import np
 from gemel.legacy.declare import legacy
 
 
-def _clipped(grad: Any, limit: float) -> Any:
+def clipped(grad: Any, limit: float) -> Any:
+    """Values limited to [-limit, limit]; unchanged if the limit is negative."""
     return np.clip(grad, -limit, limit) if limit >= 0 else grad
 
 
-def _held(state: Any, value: Any) -> Any:
+def overwritten(state: Any, value: Any) -> Any:
+    """A state, into which its new value has been written."""
     state[...] = value
     return state
 
@@ -23,7 +25,7 @@ def sgd_update(
     clip_gradient: float = -1.0, lazy_update: bool = True,
 ) -> Any:  # fmt: skip
     """weight - lr * (grad + wd * weight), with the gradient rescaled and clipped first."""
-    return (1 - lr * wd) * weight - lr * _clipped(rescale_grad * grad, clip_gradient)
+    return (1 - lr * wd) * weight - lr * clipped(rescale_grad * grad, clip_gradient)
 
 
 @legacy("sgd_mom_update", inputs=3)
@@ -32,8 +34,8 @@ def sgd_mom_update(
     rescale_grad: float = 1.0, clip_gradient: float = -1.0, lazy_update: bool = True,
 ) -> Any:  # fmt: skip
     """`sgd_update` with momentum, which is kept in `mom`."""
-    step = lr * _clipped(rescale_grad * grad, clip_gradient) + lr * wd * weight
-    return weight + _held(mom, momentum * mom - step)
+    step = lr * clipped(rescale_grad * grad, clip_gradient) + lr * wd * weight
+    return weight + overwritten(mom, momentum * mom - step)
 
 
 @legacy("nag_mom_update", inputs=3)
@@ -42,8 +44,8 @@ def nag_mom_update(
     rescale_grad: float = 1.0, clip_gradient: float = -1.0,
 ) -> Any:  # fmt: skip
     """`sgd_mom_update` with Nesterov momentum."""
-    step = lr * (_clipped(rescale_grad * grad, clip_gradient) + wd * weight)
-    return weight + momentum * _held(mom, momentum * mom - step) - step
+    step = lr * (clipped(rescale_grad * grad, clip_gradient) + wd * weight)
+    return weight + momentum * overwritten(mom, momentum * mom - step) - step
 
 
 @legacy("adam_update", inputs=4)
@@ -53,9 +55,9 @@ def adam_update(
     clip_gradient: float = -1.0, lazy_update: bool = True,
 ) -> Any:  # fmt: skip
     """A step of Adam (Kingma and Ba, 2015) without the correction of the first steps."""
-    grad = _clipped(rescale_grad * grad + wd * weight, clip_gradient)
-    _held(mean, beta1 * mean + (1 - beta1) * grad)
-    _held(var, beta2 * var + (1 - beta2) * grad * grad)
+    grad = clipped(rescale_grad * grad + wd * weight, clip_gradient)
+    overwritten(mean, beta1 * mean + (1 - beta1) * grad)
+    overwritten(var, beta2 * var + (1 - beta2) * grad * grad)
     return weight - lr * mean / (np.sqrt(var) + epsilon)
 
 
@@ -66,9 +68,9 @@ def rmsprop_update(
     clip_weights: float = -1.0,
 ) -> Any:  # fmt: skip
     """A step of RMSProp (Tieleman and Hinton, 2012)."""
-    grad = _clipped(rescale_grad * grad + wd * weight, clip_gradient)
-    _held(n, gamma1 * n + (1 - gamma1) * grad * grad)
-    return _clipped(weight - lr * grad / np.sqrt(n + epsilon), clip_weights)
+    grad = clipped(rescale_grad * grad + wd * weight, clip_gradient)
+    overwritten(n, gamma1 * n + (1 - gamma1) * grad * grad)
+    return clipped(weight - lr * grad / np.sqrt(n + epsilon), clip_weights)
 
 
 @legacy("signsgd_update", inputs=2)
@@ -86,6 +88,6 @@ def signum_update(
     rescale_grad: float = 1.0, clip_gradient: float = -1.0, wd_lh: float = 0.0,
 ) -> Any:  # fmt: skip
     """`signsgd_update` with the signs of the momentum, which is kept in `mom`."""
-    grad = _clipped(rescale_grad * grad, clip_gradient) + wd * weight
-    _held(mom, momentum * mom - (1 - momentum) * grad)
+    grad = clipped(rescale_grad * grad, clip_gradient) + wd * weight
+    overwritten(mom, momentum * mom - (1 - momentum) * grad)
     return (1 - lr * wd_lh) * weight + lr * np.sign(mom)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 
-class _Children(Block):
+class BlockList(Block):
     """What containers share: `add`, indexing, length and iteration."""
 
     _container = True
@@ -65,7 +65,7 @@ class _Children(Block):
         return np.concatenate([block(x) for block in self._children.values()], axis=axis)
 
 
-class Sequential(_Children):
+class Sequential(BlockList):
     """Blocks run one after the other."""
 
     def forward(self, x: Tensor, *arguments: Any) -> Tensor:
@@ -73,7 +73,7 @@ class Sequential(_Children):
         return self._one_after_the_other(x, *arguments)
 
 
-class HybridSequential(_Children, HybridBlock):
+class HybridSequential(BlockList, HybridBlock):
     """Hybrid blocks run one after the other; `hybridize()` makes one program of them."""
 
     def forward(self, x: Tensor, *arguments: Any) -> Tensor:
@@ -81,7 +81,7 @@ class HybridSequential(_Children, HybridBlock):
         return self._one_after_the_other(x, *arguments)
 
 
-class Concatenate(_Children):
+class Concatenate(BlockList):
     """Blocks that all get the same input; their results are joined along `axis`."""
 
     def __init__(self, *blocks: Block, axis: int = -1, **settings: Any) -> None:
@@ -93,7 +93,7 @@ class Concatenate(_Children):
         return self._side_by_side(x, self._axis)
 
 
-class HybridConcatenate(_Children, HybridBlock):
+class HybridConcatenate(BlockList, HybridBlock):
     """Hybrid blocks that all get the same input; their results are joined along `axis`."""
 
     def __init__(self, *blocks: Block, axis: int = -1, **settings: Any) -> None:

@@ -28,7 +28,7 @@ from gemel.gluon.parallel.split import (
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.places import places
 from gemel.gluon.utils import split_data
-from gemel.gluon.variable import _Aside
+from gemel.gluon.variable import Aside
 from gemel.ir.current import current_trace
 from gemel.ops.meeting import Group, all_reduce
 
@@ -89,7 +89,7 @@ class CutParameter(Parameter):
         initializer, devices = self._waiting
         if len(devices) == 1:
             return super()._make()
-        with _Aside():
+        with Aside():
             whole = np.zeros(self._shape, self._dtype, device=devices[0])
             with np.random.initialization(), devices[0]:
                 initializer(initializers.InitDesc(self.name, {"__init__": initializer}), whole)
@@ -103,7 +103,7 @@ class CutParameter(Parameter):
         first, *others = self.arrays()
         if not others:
             return first
-        with _Aside():
+        with Aside():
             parts = [first, *(other.as_in_ctx(first.device) for other in others)]
             whole: ndarray = np.concatenate(parts, axis=self.cut_axis)
             return whole
@@ -116,7 +116,7 @@ class CutParameter(Parameter):
         whole = data if hasattr(data, "as_in_ctx") else np.array(data, dtype=self._dtype)
         self.shape = tuple(whole.shape)
         arrays = self.arrays()
-        with _Aside():
+        with Aside():
             parts = split_data(whole, len(arrays), self.cut_axis or 0)
             for array, part in zip(arrays, parts, strict=True):
                 array[...] = part
@@ -128,7 +128,7 @@ class CutParameter(Parameter):
             self._waiting = (self._waiting[0], devices)
         if self._arrays and self.homes != devices:
             whole = self.gathered()
-            with _Aside():
+            with Aside():
                 arrays = self._cut(whole, devices)
             self._adopt(arrays)
 

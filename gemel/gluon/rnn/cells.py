@@ -254,7 +254,7 @@ def merged(outputs: Any, layout: str, merge: bool) -> Any:
     return outputs if layout == "TNC" else outputs.swapaxes(0, 1)
 
 
-class _GatedCell(HybridRecurrentCell):
+class GatedCell(HybridRecurrentCell):
     """Cells with weights: `i2h_weight` (gates * hidden_size, input_size), `h2h_weight`, biases."""
 
     _gates = 1
@@ -334,7 +334,7 @@ class _GatedCell(HybridRecurrentCell):
         return f"{type(self).__name__}({inputs} -> {outputs})"
 
 
-class RNNCell(_GatedCell):
+class RNNCell(GatedCell):
     """h = activation(x @ i2h.T + h @ h2h.T + biases) (Elman, 1988)."""
 
     def __init__(self, hidden_size: int, activation: str = "tanh", **settings: Any) -> None:
@@ -352,7 +352,7 @@ class RNNCell(_GatedCell):
         return h, [h]
 
 
-class LSTMCell(_GatedCell):
+class LSTMCell(GatedCell):
     """Long short-term memory; the gates are in the order input, forget, new, output.
 
     Hochreiter and Schmidhuber, Long short-term memory, Neural computation 9, 1997.
@@ -405,7 +405,7 @@ class LSTMPCell(LSTMCell):
         return npx.fully_connected(h, self.h2r_weight.data(), None, flatten=False)
 
 
-class GRUCell(_GatedCell):
+class GRUCell(GatedCell):
     """Gated recurrent unit; the gates are in the order reset, update, new.
 
     The reset gate acts on the product of h and its weight, as cuDNN has it (Cho et al., 2014).

@@ -8,7 +8,7 @@ from weakref import ref
 from gemel import autograd, np, npx
 from gemel.errors import PythonGivenError
 from gemel.gluon.block import BlockError, Tensor
-from gemel.gluon.nn.containers import _Children
+from gemel.gluon.nn.containers import BlockList
 from gemel.gluon.rnn.cells import (
     HybridRecurrentCell,
     RecurrentCell,
@@ -24,7 +24,7 @@ from gemel.ir.current import current_trace
 from gemel.ranges import check_probability
 
 
-class _Stack(_Children, RecurrentCell):
+class _Stack(BlockList, RecurrentCell):
     """A stack of cells: each receives the output of the previous one."""
 
     def forward(self, inputs: Tensor, states: list[Any]) -> tuple[Tensor, list[Any]]:

@@ -8,13 +8,13 @@ from gemel import npx
 from gemel.errors import ShapeError
 from gemel.gluon.block import Tensor
 from gemel.gluon.nn.activations import activation_named
-from gemel.gluon.rnn.cells import GRUCell, HybridRecurrentCell, LSTMCell, RNNCell, _GatedCell
+from gemel.gluon.rnn.cells import GatedCell, GRUCell, HybridRecurrentCell, LSTMCell, RNNCell
 from gemel.ops.convolution import per_axis
 from gemel.ops.layouts import LAYOUTS, is_channels_last
 from gemel.ranges import counted
 
 
-class _Convolutional(_GatedCell):
+class _Convolutional(GatedCell):
     """A cell over pictures of `input_shape`: channels and space, in the order of `conv_layout`.
 
     `i2h_weight` (gates * hidden_channels, channels, *i2h_kernel) is moved over the input, padded by
