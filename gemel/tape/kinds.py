@@ -32,7 +32,7 @@ from gemel.spec import Spec
 from gemel.tape.clock_cache import ClockCache
 
 #: An input or output of a call: ("input", 0).
-Place = tuple[str, int]
+Port = tuple[str, int]
 
 
 _numbers = itertools.count(10)
@@ -53,14 +53,14 @@ class Kind:
         self.floating = tuple(spec.dtype.is_inexact for spec in outputs)
         self._pullbacks: dict[Any, Pullback] = {}
 
-    def stand_ins(self, create_graph: bool) -> dict[Place, Entry]:
+    def stand_ins(self, create_graph: bool) -> dict[Port, Entry]:
         """Placeholders for all that the gradient may read."""
         found = {("input", i): placeholder(spec) for i, spec in enumerate(self.inputs)}
         found |= {("output", i): placeholder(spec) for i, spec in enumerate(self.outputs)}
         return found
 
     def gradients(
-        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], create_graph: bool
+        self, gs: tuple[Entry | None, ...], given: dict[Port, Entry], create_graph: bool
     ) -> Sequence[Entry | None]:
         """The gradients of the inputs as entries, from those of the outputs.
 
@@ -79,7 +79,7 @@ class Kind:
                 found = self._pullbacks[key] = Pullback(self, *key)
         return found
 
-    def reads(self, wanted: tuple[bool, ...]) -> tuple[Place, ...]:
+    def reads(self, wanted: tuple[bool, ...]) -> tuple[Port, ...]:
         """What a call has to save for the gradients of the wanted inputs."""
         return self.pullback(self.floating, wanted).reads
 
@@ -103,7 +103,7 @@ class OperationKind(Kind):
             self.number = int.from_bytes(digest(text.encode())[:8], "little") >> 1
 
     def gradients(
-        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], create_graph: bool
+        self, gs: tuple[Entry | None, ...], given: dict[Port, Entry], create_graph: bool
     ) -> Sequence[Entry | None]:
         """The gradients by the operation's rule, in the shapes and dtypes of the inputs."""
         inputs = tuple(given["input", i] for i in range(len(self.inputs)))
@@ -119,7 +119,7 @@ class OperationKind(Kind):
         pairs = zip(found, inputs, strict=True)
         return [None if g is None or not x.dtype.is_inexact else like(g, x) for g, x in pairs]
 
-    def reads(self, wanted: tuple[bool, ...]) -> tuple[Place, ...]:
+    def reads(self, wanted: tuple[bool, ...]) -> tuple[Port, ...]:
         """What a call has to save. Raises `GradientError` if the operation's rule does, or if it
         has none, unless users cannot call it: a gradient, which need not be differentiated, may
         consist of it.
@@ -216,12 +216,12 @@ class Pullback:
         results = [g for _, g in pairs if g is not None]
         nodes = walk(results)
         read = set(nodes)
-        self.reads = tuple(place for place, e in given.items() if e.node in read)
-        self.arrays = tuple(place for place in self.reads if not given[place].spec.weak)
-        weak = [given[place] for place in self.reads if given[place].spec.weak]
+        self.reads = tuple(port for port, e in given.items() if e.node in read)
+        self.arrays = tuple(port for port in self.reads if not given[port].spec.weak)
+        weak = [given[port] for port in self.reads if given[port].spec.weak]
         self._numbers = tuple(i for side, i in self.reads if given[side, i].spec.weak)
         hoisted = self._hoist(nodes, weak)
-        arrays = [*(g for g in gs if g is not None), *(given[place] for place in self.arrays)]
+        arrays = [*(g for g in gs if g is not None), *(given[port] for port in self.arrays)]
         self.graph = _substituted(nodes, arrays, hoisted, results)
         self._steps, self._constants, self._results = _listed(self.graph)
 
@@ -237,8 +237,8 @@ class Pullback:
             if node.op is None:
                 continue
             if node.specs[0].weak:
-                places = tuple(slots[entry] for entry in node.inputs)
-                self._arithmetic.append(Operation(node.op, node.params, places))
+                inputs = tuple(slots[entry] for entry in node.inputs)
+                self._arithmetic.append(Operation(node.op, node.params, inputs))
                 slots.update(zip(node.entries, itertools.count(len(slots)), strict=False))
             else:
                 read.update((e, None) for e in node.inputs if e in slots and not e.node.is_number)
@@ -306,11 +306,11 @@ def _listed(graph: Graph) -> tuple[list[Operation], list[Any], list[int]]:
     steps = []
     for node in nodes:
         if node.op is not None:
-            places = tuple(slots[entry] for entry in node.inputs)
-            steps.append(Operation(node.op, node.params, places))
+            inputs = tuple(slots[entry] for entry in node.inputs)
+            steps.append(Operation(node.op, node.params, inputs))
             for entry in node.entries:
                 slots[entry] = len(slots)
     return steps, constants, [slots[entry] for entry in graph.outputs]
 
 
-__all__ = ["Kind", "Place", "Pullback", "kind_of_call", "kind_of_specs", "without_updates"]
+__all__ = ["Kind", "Port", "Pullback", "kind_of_call", "kind_of_specs", "without_updates"]

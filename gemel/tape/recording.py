@@ -24,8 +24,8 @@ from gemel.ops.elementwise import cast, copy, full
 from gemel.ops.indexing import assign, gather
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec
-from gemel.tape.kinds import Kind, Place, kind_of_call, kind_of_specs
-from gemel.tape.views import Apply, positions, repeats, window
+from gemel.tape.kinds import Kind, Port, kind_of_call, kind_of_specs
+from gemel.tape.views import Apply, Region, positions, repeats, window
 
 
 class Leaf:
@@ -75,10 +75,10 @@ def keep_contents(history: Any) -> None:
     copies: dict[Any, Any] = {}
     for saved in history.take_saved():
         if saved.version == saved.array.version:
-            place = _place_of(saved.array)
-            if place not in copies:
-                copies[place] = recording(False, copy, saved.array)
-            saved.array = copies[place]
+            region = _region_of(saved.array)
+            if region not in copies:
+                copies[region] = recording(False, copy, saved.array)
+            saved.array = copies[region]
             saved.version = saved.array.version
 
 
@@ -97,7 +97,7 @@ def recording(flag: bool, function: Any, *arguments: Any, **parameters: Any) -> 
 class Call(_core.Call):
     """One recorded call.
 
-    `sources` are the sources of its inputs; `values` are saved for the places in `reads`.
+    `sources` are the sources of its inputs; `values` are saved for the ports in `reads`.
     `variables` are the leaves of outputs for which `attach_grad` was called, by index, or None.
     """
 
@@ -112,18 +112,18 @@ class Call(_core.Call):
         values = ((inputs if side == "input" else outputs)[i] for side, i in self.reads)
         self.values = tuple(v._save() if isinstance(v, _core.Array) else v for v in values)
 
-    def kept(self, place: Place) -> Any:
+    def kept(self, port: Port) -> Any:
         """The saved value of an input or output: a `_core.Saved` or a number."""
-        if place not in self.reads:
+        if port not in self.reads:
             raise GradientError(
                 f"grad: create_graph=True through {self.kind.name}, which has not kept the "
                 "values it needs"
             )
-        return self.values[self.reads.index(place)]
+        return self.values[self.reads.index(port)]
 
-    def arrays(self, places: tuple[Place, ...]) -> list[Any]:
+    def arrays(self, ports: tuple[Port, ...]) -> list[Any]:
         """Saved arrays. Raises `GradientError` if one has been overwritten."""
-        kept = self.values if places == self.reads else tuple(map(self.kept, places))
+        kept = self.values if ports == self.reads else tuple(map(self.kept, ports))
         found = [saved.array for saved in kept]
         for array, saved in zip(found, kept, strict=True):
             if array.version != saved.version:
@@ -134,10 +134,10 @@ class Call(_core.Call):
                 )
         return found
 
-    def tracked(self, place: Place) -> Any:
+    def tracked(self, port: Port) -> Any:
         """A saved array, connected to the tape so that it can be differentiated through."""
-        (array,) = self.arrays((place,))
-        side, index = place
+        (array,) = self.arrays((port,))
+        side, index = port
         source = (self, index) if side == "output" else self.sources[index]
         if source is not None and array.dtype.is_inexact:
             array = array._detached()
@@ -158,7 +158,7 @@ def record_call(
 ) -> tuple[Any, ...]:
     """Put a call on the tape, as the source of its outputs.
 
-    Returns the kind, the places of saved values, and whether the first output is floating. From
+    Returns the kind, the ports of saved values, and whether the first output is floating. From
     then on the core records such calls itself.
     """
     call = Call(kind_of_call(op, inputs, parameters, outputs), tuple(map(source_of, inputs)))
@@ -227,7 +227,7 @@ def _is_over(source: Any) -> bool:
     return isinstance(source, tuple) and source[0].freed
 
 
-def _place_of(array: Any) -> Any:
+def _region_of(array: Any) -> Region:
     return array.shape, array._element_strides, array.offset
 
 
@@ -235,11 +235,11 @@ def _view_source(history: Any, value: Any) -> Any:
     """The source of a view: a known one, or one recorded now as a slice of the whole contents."""
     if history.views is None:
         history.views = {}
-    views, place = history.views, _place_of(value)
-    found = views.get(place)
+    views, region = history.views, _region_of(value)
+    found = views.get(region)
     if found is not None:
         return found
-    seen = window(history.base, place)
+    seen = window(history.base, region)
     if seen is None:
         if isinstance(history.source, Leaf) and repeats(history.base):
             # Which of the equal elements a view shows cannot be told.
@@ -247,13 +247,13 @@ def _view_source(history: Any, value: Any) -> Any:
                 f"a view of the variable {history.source.spec}, which repeats elements, has no "
                 "gradient; copy() the variable before attach_grad()"
             )
-        indices = above.from_numpy(positions(history.base, place), value.device)
+        indices = above.from_numpy(positions(history.base, region), value.device)
         return source_of(recording(True, gather, _flat(history, value), indices, axis=0))
     if len(views) >= VIEWS:
         oldest, *_ = views  # atomic: another thread may change the dictionary
         views.pop(oldest, None)
     spec = Spec(history.base[0], value.dtype)
-    found = views[place] = seen[0].take((history.source, spec), _follow(ViewCall))[0]
+    found = views[region] = seen[0].take((history.source, spec), _follow(ViewCall))[0]
     return found
 
 
@@ -344,7 +344,7 @@ def write(target: Any, value: Any) -> None:
     if not target.size:
         return
     history = target._shared_history()
-    if repeats(_place_of(target)):
+    if repeats(_region_of(target)):
         raise GradientError(
             f"an in-place write to {spec_of(target)}, which repeats elements, has no gradient"
         )
@@ -363,7 +363,7 @@ def write(target: Any, value: Any) -> None:
 def _comes_from(target: Any, value: Any, source: Any) -> None:
     """Set the source of `target` to that of `value`, which is about to be written into it."""
     history = target._history
-    place = _place_of(target)
+    region = _region_of(target)
     before = current_source(_base_of(target))
     spec, part = Spec(history.base[0], target.dtype), Spec(target.shape, target.dtype)
     if target._is_base and source is None and history.variable is not None:
@@ -373,16 +373,16 @@ def _comes_from(target: Any, value: Any, source: Any) -> None:
     if target._is_base:
         target._track(source)
         return
-    seen = window(history.base, place)
+    seen = window(history.base, region)
     if seen is None:
-        new = source_of(recording(True, _with, target, value))
+        new = source_of(recording(True, _base_with, target, value))
     else:
         new = seen[0].put((before, spec), (source, part), seen[1], _follow(Call))[0]
     history.source = new
-    history.views = None if source is None else {place: source}
+    history.views = None if source is None else {region: source}
 
 
-def _with(target: Any, value: Any) -> Any:
+def _base_with(target: Any, value: Any) -> Any:
     """The base of the view `target`, with `value` in place of the elements the view shows."""
     base = _base_of(target)
     if not isinstance(value, _core.Array):
@@ -391,7 +391,7 @@ def _with(target: Any, value: Any) -> Any:
     import numpy
 
     chosen = numpy.full(base.size, -1, "int64")
-    chosen[positions(target._history.base, _place_of(target)).reshape(-1)] = range(target.size)
+    chosen[positions(target._history.base, _region_of(target)).reshape(-1)] = range(target.size)
     return taken_from(base, value, above.from_numpy(chosen, target.device))
 
 

@@ -24,7 +24,7 @@ from gemel.spec import Spec
 from gemel.tape.function import FunctionCall
 from gemel.tape.kinds import Pullback
 from gemel.tape.recording import Leaf, key_of, source_of
-from gemel.tape.views import inverse
+from gemel.tape.views import descending, inverse
 
 
 class Target:
@@ -183,7 +183,7 @@ class Step:
         for position, call, gs, pullback in backwards(self.calls, wanted, arrived):
             reads.append((position, pullback))
             given = pullback.graph.inputs[len(gs) :]
-            orders = [turned(call.kept(place).array) for place in pullback.arrays]
+            orders = [turned(call.kept(port).array) for port in pullback.arrays]
             own = [_lying(entry.spec, order) for entry, order in zip_longest(given, orders)]
             inputs += own
             pairs = zip_longest(own, orders)
@@ -202,19 +202,21 @@ def turned(array: Any) -> tuple[int, ...] | None:
     if array._is_contiguous:
         return None
     strides = array._element_strides
-    order = tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
+    order = descending(strides)
     lying = tuple(array.shape[axis] for axis in order)
     dense = tuple(strides[axis] for axis in order) == dense_strides(lying)
     return order if dense else None
 
 
 def _lying(spec: Spec, order: tuple[int, ...] | None) -> Entry:
+    """A placeholder for what `in_memory_order` gives of an array with this spec and order."""
     if order is None:
         return placeholder(spec)
     return placeholder(Spec((spec.shape[axis] for axis in order), spec.dtype))
 
 
 def in_memory_order(array: Any) -> Any:
+    """The array; if it is a transposed dense one (`turned`), that dense one."""
     order = turned(array)
     if order is None:
         return array

@@ -20,8 +20,8 @@ from gemel.spec import Spec, product
 
 #: Applies an operation: (operation, inputs, parameters) -> its result.
 Apply = Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]
-#: Shape, strides and offset.
-Place = tuple[tuple[int, ...], tuple[int, ...], int]
+#: The elements of a block of memory that an array shows: its shape, strides and offset.
+Region = tuple[tuple[int, ...], tuple[int, ...], int]
 
 
 class Window(NamedTuple):
@@ -51,7 +51,8 @@ class Window(NamedTuple):
             x = apply(broadcast_to, (x,), {"shape": self.repeated})
         return x
 
-    def _lying(self, x: Any, apply: Apply) -> Any:
+    def _in_memory_order(self, x: Any, apply: Apply) -> Any:
+        """x as the key indexes it: transposed to `memory` and reshaped to `refined`."""
         if self.memory is not None:
             x = apply(transpose, (x,), {"axes": self.memory})
         if self.refined is not None:
@@ -59,7 +60,7 @@ class Window(NamedTuple):
         return x
 
     def _part(self, x: Any, apply: Apply) -> Any:
-        x = self._lying(x, apply)
+        x = self._in_memory_order(x, apply)
         return x if self.key is None else apply(basic_index, (x,), {"key": self.key})
 
     def put(self, x: Any, value: Any, core: tuple[int, ...], apply: Apply) -> Any:
@@ -69,7 +70,7 @@ class Window(NamedTuple):
         if self.axes is not None:
             value = apply(transpose, (value,), {"axes": inverse(self.axes)})
         if self.key is not None:
-            value = apply(assign, (self._lying(x, apply), value), {"key": self.key})
+            value = apply(assign, (self._in_memory_order(x, apply), value), {"key": self.key})
         lying = self.whole if self.memory is None else tuple(self.whole[a] for a in self.memory)
         if self.refined is not None:
             value = apply(reshape, (value,), {"shape": lying})
@@ -83,14 +84,14 @@ def inverse(axes: tuple[int, ...]) -> tuple[int, ...]:
     return tuple(sorted(range(len(axes)), key=axes.__getitem__))
 
 
-def repeats(place: Place) -> bool:
+def repeats(region: Region) -> bool:
     """Whether an array repeats elements: an axis longer than 1 has stride 0."""
-    shape, strides, _ = place
+    shape, strides, _ = region
     return 0 not in shape and any(n > 1 and s == 0 for n, s in zip(shape, strides, strict=True))
 
 
 @lru_cache(4096)
-def window(base: Place, view: Place) -> tuple[Window, tuple[int, ...]] | None:
+def window(base: Region, view: Region) -> tuple[Window, tuple[int, ...]] | None:
     """The window from a base to a view, and the view's shape without axes of length 1.
 
     None if no single index selects these elements; they are then gathered by their positions.
@@ -120,23 +121,25 @@ def window(base: Place, view: Place) -> tuple[Window, tuple[int, ...]] | None:
     )
 
 
+#: `memory`, `refined`, `key` and `axes` of a `Window`.
 _Found = tuple[
     "tuple[int, ...] | None", "tuple[int, ...] | None", "tuple[Any, ...] | None", "tuple[int, ...]"
 ]
 
 
-def _descending(strides: list[int]) -> tuple[int, ...]:
+def descending(strides: Sequence[int]) -> tuple[int, ...]:
+    """The order of axes in memory: those with the largest strides first."""
     return tuple(sorted(range(len(strides)), key=lambda axis: -strides[axis]))
 
 
-def _all(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | None:
+def _all(base: Region, view: Region, core: list[tuple[int, int]]) -> _Found | None:
     """The operations for a view of all elements of a dense base: transposed, reshaped, or both."""
     sizes = [n for n, _ in core]
     if view[2] != base[2] or product(sizes) != product(base[0]):
         return None
-    memory = _descending(list(base[1]))
+    memory = descending(base[1])
     lying = tuple(base[0][axis] for axis in memory)
-    order = _descending([s for _, s in core])
+    order = descending([s for _, s in core])
     refined = tuple(sizes[axis] for axis in order)
     ordered = [core[axis][1] for axis in order]
     pairs = [(n, base[1][a]) for n, a in zip(lying, memory, strict=True) if n != 1]
@@ -152,7 +155,7 @@ def _all(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | None
     )
 
 
-def _some(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | None:
+def _some(base: Region, view: Region, core: list[tuple[int, int]]) -> _Found | None:
     """The operations for a view selected by integers and slices, with its axes in any order."""
     starts = _digits(base, view[2] - base[2])
     if starts is None:
@@ -177,10 +180,10 @@ def _some(base: Place, view: Place, core: list[tuple[int, int]]) -> _Found | Non
     return None, None, tuple(items), tuple(used.index(axis) for axis in taken)
 
 
-def _digits(base: Place, offset: int) -> list[int] | None:
+def _digits(base: Region, offset: int) -> list[int] | None:
     """The index of the base's element at an offset from the first; None if there is none."""
     starts = [0] * len(base[0])
-    for axis in _descending(list(base[1])):
+    for axis in descending(base[1]):
         if base[0][axis] != 1:
             starts[axis], offset = divmod(offset, base[1][axis])
             if starts[axis] >= base[0][axis]:
@@ -188,7 +191,7 @@ def _digits(base: Place, offset: int) -> list[int] | None:
     return None if offset else starts
 
 
-def positions(base: Place, view: Place) -> Any:
+def positions(base: Region, view: Region) -> Any:
     """The positions of a view's elements in the flattened base, as a NumPy array of its shape."""
     import numpy
 
@@ -197,10 +200,10 @@ def positions(base: Place, view: Place) -> Any:
     return order[numpy.searchsorted(lying, _offsets(view), sorter=order)]
 
 
-def _offsets(place: Place) -> Any:
+def _offsets(region: Region) -> Any:
     import numpy
 
-    shape, strides, offset = place
+    shape, strides, offset = region
     found = numpy.full(shape, offset, "int64")
     for axis, stride in enumerate(strides):
         lined = [-1 if a == axis else 1 for a in range(len(shape))]
@@ -222,8 +225,8 @@ def overlap(one: Any, other: Any) -> bool:
     """Whether two arrays of the same dtype have an element in common."""
     import numpy
 
-    (place, first, last), (there, begin, end) = span(one), span(other)
-    if place != there or last <= begin or end <= first:
+    (storage, first, last), (there, begin, end) = span(one), span(other)
+    if storage != there or last <= begin or end <= first:
         return False
     offsets = [_offsets((a.shape, a._element_strides, a.offset)) for a in (one, other)]
     return bool(numpy.isin(*offsets).any())
@@ -234,8 +237,8 @@ def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> Non
     spans = list(map(span, arrays))
     for position in written:
         storage, first, last = spans[position]
-        for other, (place, begin, end) in enumerate(spans):
-            if other != position and place == storage and begin < last and first < end:
+        for other, (there, begin, end) in enumerate(spans):
+            if other != position and there == storage and begin < last and first < end:
                 one, two = (Spec(a.shape, a.dtype) for a in (arrays[position], arrays[other]))
                 raise TraceError(
                     f"{name}: {one}, which the function writes to, shares memory with {two}, "
@@ -244,4 +247,14 @@ def check_apart(name: str, arrays: Sequence[Any], written: Sequence[int]) -> Non
                 )
 
 
-__all__ = ["Place", "Window", "check_apart", "overlap", "positions", "repeats", "window"]
+__all__ = [
+    "Region",
+    "Window",
+    "check_apart",
+    "descending",
+    "inverse",
+    "overlap",
+    "positions",
+    "repeats",
+    "window",
+]

@@ -19,7 +19,7 @@ from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.image import Image
 from gemel.runtime.relay import on_current_device
 from gemel.tape import recording as tape
-from gemel.tape.kinds import Kind, Place, without_updates
+from gemel.tape.kinds import Kind, Port, without_updates
 from gemel.tracing.manners import made_nd
 from gemel.tracing.nested import unflatten
 from gemel.tracing.programs import Arguments, Program
@@ -133,40 +133,40 @@ class BoundHalves(Kind):
         self.wanted = wanted
         self.numbers = len(program.numbers)
         self.reached = program.reached if len(outputs) > 1 else None
-        #: The indices of floating outputs that depend on an input whose gradient is wanted.
         bits = 0
         for reached, want in zip(program.reached, wanted, strict=False):
             bits |= reached if want else 0
+        #: The indices of floating outputs that depend on an input whose gradient is wanted.
         self.led = {i for i, floating in enumerate(self.floating) if floating and bits >> i & 1}
         results = enumerate((*halves.outputs, *halves.kept))
-        places: dict[Entry, Place] = {entry: ("output", i) for i, entry in results}
-        places |= {entry: ("input", i) for i, entry in enumerate(program.graph.inputs)}
+        ports: dict[Entry, Port] = {entry: ("output", i) for i, entry in results}
+        ports |= {entry: ("input", i) for i, entry in enumerate(program.graph.inputs)}
         #: Where each saved value comes from: an input of the call, or a result of the plan.
-        self.saved: list[Place] = [places[entry] for entry in halves.saved]
+        self.saved: list[Port] = [ports[entry] for entry in halves.saved]
 
-    def stand_ins(self, create_graph: bool) -> dict[Place, Entry]:
+    def stand_ins(self, create_graph: bool) -> dict[Port, Entry]:
         """Placeholders for what was saved; with `create_graph` for all inputs and outputs."""
         if create_graph:
             return super().stand_ins(create_graph)
         return {
-            place: placeholder(entry.spec)
-            for place, entry in zip(self.saved, self.backward.inputs, strict=False)
+            port: placeholder(entry.spec)
+            for port, entry in zip(self.saved, self.backward.inputs, strict=False)
         }
 
     def gradients(
-        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry], create_graph: bool
+        self, gs: tuple[Entry | None, ...], given: dict[Port, Entry], create_graph: bool
     ) -> Sequence[Entry | None]:
         """The gradients by the backward half; with `create_graph` the whole program's gradient."""
         if create_graph:
             return self._gradients_again(gs, given)
-        saved = [given[place] for place in self.saved]
+        saved = [given[port] for port in self.saved]
         heads = [g for g, floating in zip(gs, self.floating, strict=True) if floating]
         entries = self.backward.inputs[len(saved) :]
         gradients = iter(with_heads(self.backward, [*saved, *heads], entries))
         return [next(gradients) if want else None for want in self.wanted]
 
     def _gradients_again(
-        self, gs: tuple[Entry | None, ...], given: dict[Place, Entry]
+        self, gs: tuple[Entry | None, ...], given: dict[Port, Entry]
     ) -> Sequence[Entry | None]:
         if any(node.op is not None and node.op.random for node in self.forward.walk()):
             raise GradientError(
@@ -218,14 +218,15 @@ class BoundCall(tape.Call):
         """For each input, a bit set of the outputs whose gradients reach it; None means all."""
         return self.kind.reached  # type: ignore[no-any-return]
 
-    def kept(self, place: Place) -> Any:
+    def kept(self, port: Port) -> Any:
         """A saved value, or a number among the inputs."""
-        return super().kept(place) if place in self.reads else self.inputs[place[1]]
+        return super().kept(port) if port in self.reads else self.inputs[port[1]]
 
-    def tracked(self, place: Place) -> Any:
+    def tracked(self, port: Port) -> Any:
         """An input of the call, connected to the tape so that it can be differentiated through."""
-        array, source = self.inputs[place[1]], self.sources[place[1]]
-        if array.version != self.versions[place[1]]:
+        index = port[1]
+        array, source = self.inputs[index], self.sources[index]
+        if array.version != self.versions[index]:
             raise GradientError(
                 f"grad: create_graph=True: an argument of {self.kind.name} ({spec_of(array)}) was "
                 "overwritten in place after the call; write to a new array instead"
