@@ -106,8 +106,8 @@ class CompiledStep:
 
     def _found(self) -> _Updated:
         trainer = self._trainer
-        trainer._look()
-        if trainer._together or trainer._on_store:
+        trainer._find_groups()
+        if trainer._has_others or trainer._on_store:
             raise _refused("its gradients are summed with other workers', or in a store")
         if all(parameter.grad_req == "null" for parameter in trainer._params):
             raise GemelError(

@@ -57,13 +57,13 @@ class Trainer:
         self._amp_loss_scaler: LossScaler | None = None
         #: The size of the first batch, and by how much that of the last step was larger.
         self._first_batch: Any = None
-        self._larger = 1.0
+        self._batch_ratio = 1.0
         self._store = store_of(kvstore, compression_params, update_on_kvstore)
         # By default servers do, so that a replacement worker finds the parameters there.
         keeps = getattr(self._store, "keeps_parameters", False)
         self._wants_store = keeps if update_on_kvstore is None else update_on_kvstore
         #: Whether other processes train too.
-        self._together = keeps or getattr(self._store, "num_workers", 1) > 1
+        self._has_others = keeps or getattr(self._store, "num_workers", 1) > 1
         #: Whether the store updates the parameters; with a single replica it does not.
         self._on_store = False
         #: The parameters on the same devices, as groups; each device belongs to one group.
@@ -74,7 +74,7 @@ class Trainer:
         self._seen: list[tuple[Any, ...] | None] = []
         #: The versions of the first replicas after the last pull from the store.
         self._pulled: dict[int, int] = {}
-        if self._together:
+        if self._has_others:
             self._join_workers()
 
     def _join_workers(self) -> None:
@@ -84,8 +84,8 @@ class Trainer:
                 self._refuse_parts(parameter.name)
         for position, parameter in enumerate(self._params):
             if parameter._arrays:
-                self._begin_alike(position, parameter)
-            parameter._followers.append(partial(_made, ref(self), position))
+                self._begin_as_first_worker(position, parameter)
+            parameter._followers.append(partial(_filled_again, ref(self), position))
 
     def __reduce__(self) -> Any:
         raise TypeError(
@@ -119,14 +119,14 @@ class Trainer:
         gradients; parameters with no other gradient keep their values.
         """
         self._divide("step", batch_size, ignore_stale_grad)
-        self._larger = batch_size / self._first_batch
-        self._look()
-        chosen = self._chosen(ignore_stale_grad)
+        self._batch_ratio = batch_size / self._first_batch
+        self._find_groups()
+        chosen = self._fresh_gradients(ignore_stale_grad)
         if not chosen:
             return
         self._agree(chosen)
         if self._on_store:
-            self._by_store(chosen)
+            self._update_in_store(chosen)
         else:
             self._update(chosen, self._totals)
 
@@ -159,16 +159,16 @@ class Trainer:
         nothing. What compression keeps follows the batch size of `step` only. Raises `GemelError`
         if the store updates the parameters.
         """
-        self._look()
+        self._find_groups()
         self._refuse_on_store("allreduce_grads")
         if self._store is None:
             return
-        for devices, part in self._parts(self._chosen(ignore_stale=True)):
-            if self._alone(devices):
+        for devices, part in self._parts(self._fresh_gradients(ignore_stale=True)):
+            if self._needs_no_sums(devices):
                 continue
             totals = self._totals(part, devices)
             with autograd.pause():
-                for row, own in zip(totals, _own(part, devices), strict=True):
+                for row, own in zip(totals, _own_gradients(part, devices), strict=True):
                     for total, gradient in zip(row, own, strict=True):
                         if total is not gradient:
                             total.copyto(gradient)
@@ -178,11 +178,11 @@ class Trainer:
     def update(self, batch_size: float, ignore_stale_grad: bool = False) -> None:
         """The second half of `step`: update every parameter from its gradient on each device."""
         self._divide("update", batch_size, ignore_stale_grad)
-        self._look()
+        self._find_groups()
         self._refuse_on_store("update")
-        chosen = self._chosen(ignore_stale_grad, "update")
+        chosen = self._fresh_gradients(ignore_stale_grad, "update")
         self._agree(chosen)
-        self._update(chosen, _own)
+        self._update(chosen, _own_gradients)
 
     def _update(self, chosen: Chosen, gradients: Callable[..., list[list[Any]]]) -> None:
         if len(self._groups) > 1:  # their counts may differ
@@ -198,23 +198,22 @@ class Trainer:
         self._first_batch = batch_size if self._first_batch is None else self._first_batch
 
     def _begin_pushes(self) -> None:
-        """Tell the store that this trainer's gradients follow, and by what they are multiplied
-        compared with those of its first step: by the scale of the loss and the size of the batch.
-        """
+        """Tell the store that this trainer's gradients follow, and what multiplies them compared
+        with those of its first step: the scale of the loss and the size of the batch."""
         if isinstance(self._store, stores.KVStore):
             loss = self._amp_original_scale / self._scale if self._scale else 1.0
-            self._store.scale_gradients(loss * self._larger, self)
+            self._store.scale_gradients(loss * self._batch_ratio, self)
 
     def _agree(self, chosen: Chosen) -> None:
         """Compare the optimizer of a step that all workers do with theirs."""
-        if chosen and self._together and isinstance(self._store, stores.KVStore):
+        if chosen and self._has_others and isinstance(self._store, stores.KVStore):
             self._store.agree(self._optimizer)
 
-    def _alone(self, devices: list[Device]) -> bool:
+    def _needs_no_sums(self, devices: list[Device]) -> bool:
         """Whether no gradients have to be summed for parameters on these devices."""
-        return self._store is None or (len(devices) == 1 and not self._together)
+        return self._store is None or (len(devices) == 1 and not self._has_others)
 
-    def _begin_alike(self, position: int, parameter: Parameter) -> None:
+    def _begin_as_first_worker(self, position: int, parameter: Parameter) -> None:
         """All workers begin with the first one's values; this one's gradients go to all."""
         if ours := isinstance(self._store, stores.KVStore):
             self._store.claim(position, parameter)
@@ -231,7 +230,8 @@ class Trainer:
                 "the parameters; create the Trainer with update_on_kvstore=False"
             )
 
-    def _chosen(self, ignore_stale: bool, asked: str = "step") -> Chosen:
+    def _fresh_gradients(self, ignore_stale: bool, asked: str = "step") -> Chosen:
+        """The gradients that backward has written. Raises `GradientError` for others."""
         chosen = {}
         for position, parameter in enumerate(self._params):
             if parameter._grad_req == "null":
@@ -268,14 +268,14 @@ class Trainer:
         """
         cut = [position for position in chosen if self._params[position].cut_axis is not None]
         whole = {position: chosen[position] for position in chosen if position not in cut}
-        if not whole or self._alone(devices):
-            return _own(chosen, devices)
+        if not whole or self._needs_no_sums(devices):
+            return _own_gradients(chosen, devices)
         self._begin_pushes()
         values = [list(compress(grads, fresh)) for grads, fresh in whole.values()]
         if isinstance(self._store, stores.KVStore):
             totals = self._store.totals(list(whole), values, devices, self._blocks(whole))
         else:
-            totals = self._pushed(list(whole), values, devices)
+            totals = self._totals_of_plugin(list(whole), values, devices)
         if not cut:
             return totals
         rows = [dict(zip(whole, row, strict=True)) for row in totals]
@@ -287,17 +287,17 @@ class Trainer:
 
     def _blocks(self, chosen: Chosen) -> list[list[Any]]:
         """The gradients in blocks of rows, if backward has computed these for other workers."""
-        if not self._together:
+        if not self._has_others:
             return []
         return [
             [blocks_of(array) for array in compress(self._params[position]._arrays, fresh)]
             for position, (_, fresh) in chosen.items()
         ]
 
-    def _pushed(
+    def _totals_of_plugin(
         self, positions: list[int], values: list[list[Any]], devices: list[Device]
     ) -> list[list[Any]]:
-        """The same with a store of another library."""
+        """`_totals` with a store of another library."""
         for position, gradients in zip(positions, values, strict=True):
             self._store.pushpull(position, gradients, out=gradients, priority=-position)
         return [
@@ -318,7 +318,7 @@ class Trainer:
         for parameter in parameters:
             parameter._mark_used()
 
-    def _by_store(self, chosen: Chosen) -> None:
+    def _update_in_store(self, chosen: Chosen) -> None:
         """Let the store update its values, and pull them."""
         self._optimizer._begin_step(chosen)
         self._begin_pushes()
@@ -337,11 +337,10 @@ class Trainer:
 
     # ---- devices and the store
 
-    def _look(self) -> None:
-        """Find the parameters' devices. Raises `DeviceError` for parameters that overlap only
-        partly."""
+    def _find_groups(self) -> None:
+        """Find who is on which devices. Raises `DeviceError` for devices that overlap partly."""
         # Freezing a parameter changes the groups, except with workers: servers hear of groups once.
-        left_out = "" if self._together else "null"
+        left_out = "" if self._has_others else "null"
         now = [None if p._grad_req == left_out else p._arrays for p in self._params]
         if len(now) == len(self._seen) and all(map(is_, now, self._seen)):
             return
@@ -363,22 +362,21 @@ class Trainer:
                     "devices, or move them with reset_ctx"
                 )
         if groups and groups != self._groups:
-            self._settle(groups)
+            self._take_groups(groups)
         self._pulled.clear()
         self._seen = now
 
-    def _settle(self, groups: list[Group]) -> None:
-        """Make states and counts for each device."""
+    def _take_groups(self, groups: list[Group]) -> None:
+        """Choose who updates these groups, and make states and counts for each device."""
         for devices, positions in groups:
             cut = [self._params[p].name for p in positions if self._params[p].cut_axis is not None]
             if cut and len(devices) > 1:
                 self._refuse_parts(cut[0])
-        kept = self._kept()
+        kept = self._joined_states()
         masters = {key: on for one in self._updaters.values() for key, on in one.masters.items()}
         self._groups = groups
-        self._on_store = self._wants_store and (
-            self._together or any(len(group.devices) > 1 for group in groups)
-        )
+        several = self._has_others or any(len(group.devices) > 1 for group in groups)
+        self._on_store = self._wants_store and several
         if self._on_store:
             self._store.set_optimizer(self._optimizer)
             updater = self._store.updater
@@ -386,11 +384,11 @@ class Trainer:
         else:
             places = [None, *(device for group in groups for device in group.devices)]
             self._updaters = {device: optimizers.get_updater(self._optimizer) for device in places}
-        self._share(kept, masters)
+        self._give_states(kept, masters)
         for device in self._updaters:
             if device is not None:
                 self._optimizer._set_current_context(device.code)
-        self._counted()
+        self._equalize_counts()
 
     def _refuse_parts(self, name: str) -> None:
         """Raise `GemelError` if a parameter cannot be updated in parts."""
@@ -400,14 +398,14 @@ class Trainer:
         elif self._optimizer.needs_whole:
             kind = type(self._optimizer).__name__
             reason = f"{kind} reads the norm of the whole; choose another optimizer"
-        elif self._together:
+        elif self._has_others:
             reason = "several workers have whole parameters only; take one process, or cut nothing"
         if reason:
             raise GemelError(f"Trainer: parameter {name} is split over several devices: {reason}")
 
     # ---- states
 
-    def _counted(self) -> None:
+    def _equalize_counts(self) -> None:
         """Make the update counts of each parameter equal on all devices."""
         found: dict[Any, int] = {}
         devices = self._optimizer._all_index_update_counts.values()
@@ -416,7 +414,7 @@ class Trainer:
         for counts in devices:
             counts.update(found)
 
-    def _kept(self) -> dict[Any, list[Any]]:
+    def _joined_states(self) -> dict[Any, list[Any]]:
         """The arrays of each parameter's state; those of a split parameter are joined."""
         pieces: dict[Any, list[list[Any]]] = {}
         for updater in self._updaters.values():
@@ -434,7 +432,9 @@ class Trainer:
                 ]
         return found
 
-    def _share(self, kept: dict[Any, list[Any]], masters: dict[Any, bool] | None = None) -> None:
+    def _give_states(
+        self, kept: dict[Any, list[Any]], masters: dict[Any, bool] | None = None
+    ) -> None:
         """Give each device the states of its parameters, see `Updater.restore`."""
         if self._on_store:
             for updater in self._updaters.values():
@@ -464,9 +464,9 @@ class Trainer:
         if not self._updaters:
             self._store.save_optimizer_states(fname)
             return
-        self._counted()
+        self._equalize_counts()
         whole = optimizers.get_updater(self._optimizer)
-        whole.restore(self._kept())
+        whole.restore(self._joined_states())
         stores.save_states(fname, whole, range(len(self._params)), self._amp_loss_scaler)
 
     def load_states(self, fname: Any) -> None:
@@ -481,10 +481,10 @@ class Trainer:
         shapes = [p.shape if p.is_shape_known else None for p in self._params]
         whole, keys = optimizers.get_updater(self._optimizer), range(len(self._params))
         stores.load_states(fname, [whole], keys, shapes, self._amp_loss_scaler)
-        self._share(whole.arrays())
+        self._give_states(whole.arrays())
 
 
-def _own(chosen: Chosen, devices: list[Device]) -> list[list[Any]]:
+def _own_gradients(chosen: Chosen, devices: list[Device]) -> list[list[Any]]:
     """For each device, its own gradients."""
     return [[grads[place] for grads, _ in chosen.values()] for place in range(len(devices))]
 
@@ -493,8 +493,8 @@ def _copies(arrays: list[Any]) -> list[Any]:
     return [array.copy() for array in arrays]
 
 
-def _made(trainer: ref[Trainer], position: int, parameter: Parameter) -> None:
+def _filled_again(trainer: ref[Trainer], position: int, parameter: Parameter) -> None:
     """After a parameter was filled (again), all workers take the first worker's values."""
     found = trainer()
     if found is not None:
-        found._begin_alike(position, parameter)
+        found._begin_as_first_worker(position, parameter)
