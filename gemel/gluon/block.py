@@ -11,7 +11,8 @@ import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gemel import errors, init
+from gemel import errors
+from gemel import init as initializers  # `init` is also the name of an argument
 from gemel.device import elsewhere
 from gemel.errors import ArgumentError, GemelError, ShapeError, TraceError, unknown_keyword
 from gemel.extent import NUMBER, name_of, seen
@@ -250,7 +251,7 @@ class Block(FlagsChecked, Files):
         initializer uses that one. Parameters that hold values keep them unless `force_reinit`.
         """
         self.apply(_warn_of_strays)
-        default = init_module.Uniform() if init is None else init_module.create(init)
+        default = initializers.Uniform() if init is None else initializers.create(init)
         self.collect_params().initialize(default, device, verbose, force_reinit, ctx)
         if force_reinit:
             self._changed()
@@ -452,10 +453,6 @@ class Block(FlagsChecked, Files):
             child._hybridize_inside(f"{place}.{name}" if place else name, active, plain)
 
 
-# `init` is also the name of a keyword of `initialize`; this is the module.
-init_module = init
-
-
 def _is_listed(value: Any) -> bool:
     """Whether this is a nested list of numbers, which operations accept as an array."""
     return isinstance(value, (list, tuple)) and all(
@@ -486,15 +483,15 @@ def _indented(block: Block) -> str:
     return repr(block).replace("\n", "\n  ")
 
 
-def __getattr__(name: str) -> Any:
-    # MXNet has these classes in its module of this name.
-    if name in ("HybridBlock", "SymbolBlock"):
-        return getattr(import_module("gemel.gluon"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
 def _free_sizes(value: Any) -> list[int]:
     """The sizes of symbols, in lists or alone, that are free extents."""
     if isinstance(value, (list, tuple)):
         return [extent for each in value for extent in _free_sizes(each)]
     return [n for n in value.shape if name_of(n)] if isinstance(value, Entry) else []
+
+
+def __getattr__(name: str) -> Any:
+    # MXNet has these classes in its module of this name.
+    if name in ("HybridBlock", "SymbolBlock"):
+        return getattr(import_module("gemel.gluon"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

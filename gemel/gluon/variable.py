@@ -12,7 +12,7 @@ from _weakref import ref
 from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np
-from gemel import init as init_module
+from gemel import init as initializers  # `init` is also the name of an argument
 from gemel.device import as_device, current_device
 from gemel.dtype import DType, as_dtype
 from gemel.errors import (
@@ -93,7 +93,7 @@ class Parameter(HasArray):
         #: Its arrays, one per device; empty until they can be created.
         self._arrays: tuple[ndarray, ...] = ()
         #: The arguments of `initialize` until the array is created: initializer, devices.
-        self._waiting: tuple[init_module.Initializer, list[Device]] | None = None
+        self._waiting: tuple[initializers.Initializer, list[Device]] | None = None
         self._owners: list[Any] = []
         #: Callbacks to run after it has been filled.
         self._followers: list[Callable[[Parameter], None]] = []
@@ -174,9 +174,9 @@ class Parameter(HasArray):
         if self.is_shape_known:
             self._make()
 
-    def _initializer(self, given: Any, default: Any) -> init_module.Initializer:
+    def _initializer(self, given: Any, default: Any) -> initializers.Initializer:
         choices = (self.init, given, default, "uniform")
-        return init_module.create(next(c for c in choices if c is not None))
+        return initializers.create(next(c for c in choices if c is not None))
 
     def _make(self) -> tuple[ndarray, ...]:
         """Create the arrays, or reuse existing ones, and fill them as `initialize` was asked to.
@@ -193,14 +193,14 @@ class Parameter(HasArray):
                 follower(self)
         return self._arrays
 
-    def _fill(self, initializer: init_module.Initializer, devices: list[Device]) -> None:
+    def _fill(self, initializer: initializers.Initializer, devices: list[Device]) -> None:
         arrays = self._arrays
         with Aside():
             if [array.device for array in arrays] != devices:
                 arrays = tuple(np.zeros(self._shape, self._dtype, device=d) for d in devices)
             with np.random.initialization(), devices[0]:
                 # In a network the name does not matter: all parameters are filled as weights.
-                initializer(init_module.InitDesc(self.name, {"__init__": initializer}), arrays[0])
+                initializer(initializers.InitDesc(self.name, {"__init__": initializer}), arrays[0])
             for other in arrays[1:]:
                 arrays[0].copyto(other)
         self._adopt(arrays)

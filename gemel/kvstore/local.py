@@ -11,7 +11,8 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from gemel import autograd, npx, optimizer
+from gemel import autograd, npx
+from gemel import optimizer as optimizers  # `optimizer` is also the name of an argument
 from gemel.device import CPUS, Device, simulated_topology
 from gemel.errors import (
     ArgumentError,
@@ -29,9 +30,6 @@ from gemel.kvstore.base import KVStore, alike_key, bytes_before, pairs, plain_ke
 from gemel.kvstore.traffic import Traffic
 from gemel.runtime.backend import backend_of
 from gemel.runtime.plans import plan_of
-
-#: The module: `optimizer` is also the name of an argument, as users write it.
-optimizer_module = optimizer
 
 #: Dtypes that NumPy cannot add, or not accurately; they are summed as float32 and rounded once.
 NARROW = ("float16", "bfloat16")
@@ -233,12 +231,12 @@ class LocalStore(KVStore):
 
     def set_optimizer(self, optimizer: Any) -> None:
         """Update the value of a key by an optimizer; the pushed sum is the gradient."""
-        if not isinstance(optimizer, optimizer_module.Optimizer):
+        if not isinstance(optimizer, optimizers.Optimizer):
             raise ArgumentError(
                 f"set_optimizer: {optimizer!r} is not an optimizer; gemel.optimizer.create makes "
                 "one from a name"
             )
-        self.set_updater(optimizer_module.get_updater(optimizer))
+        self.set_updater(optimizers.get_updater(optimizer))
 
     def scale_gradients(self, scale: float, owner: Any = None) -> None:
         """Say that what is pushed from now on is multiplied by `scale`, and whose it is."""
