@@ -1,4 +1,4 @@
-"""The few exceptions users meet: each message names the operation, the specs, the rule, the fix."""
+"""The exceptions users meet: each message names the operation, the specs, the rule, the fix."""
 
 from __future__ import annotations
 
@@ -233,6 +233,10 @@ class UnknownNameError(CallError, ValueError):
     """An unknown name; the message suggests the nearest known one."""
 
 
+class UnknownKeywordError(GemelError, TypeError):
+    """A keyword that a layer or another class does not accept."""
+
+
 class KVStoreError(WorkersError):
     """Workers and servers cannot continue; the message names the rank, the server and the key."""
 
@@ -308,10 +312,6 @@ def name_call(error: GemelError, name: str) -> None:
     message, *others = error.args or ("",)
     if isinstance(message, str) and name not in message.replace(":", " ").split():
         error.args = (f"{name}: {message}", *others)
-
-
-class UnknownKeywordError(GemelError, TypeError):
-    """A keyword that a layer or another class does not accept."""
 
 
 def unknown_keyword(kind: type, keyword: str) -> UnknownKeywordError:

@@ -8,7 +8,7 @@ Everything other than operations goes through a part of the innermost `Trace`::
     extents     free sizes and the guards on them                           (`ir.extents`)
     recording   whether `autograd` records calls, and where it pauses       (`ir.recording`)
     scopes      the blocks being run, and the names of nodes                (`ir.scopes`)
-        notes       what a file should say of it, while one is written          (`symbol.noting`)
+    notes       what a file should say of it, while one is written          (`symbol.noting`)
 """
 
 from __future__ import annotations

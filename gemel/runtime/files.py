@@ -65,8 +65,8 @@ def fingerprint(*places: str) -> str:
     """A hash of gemel's version and of the size and time of some sources, the core and LLVM.
 
     A place is a source file, or a folder for all files in it ("." for those of the package that
-    are in no other folder). Nothing is imported for this. Times
-    alone would not be enough: some installers give all files the same time.
+    are in no other folder). Nothing is imported for this. Times alone would not be enough: some
+    installers give all files the same time.
     """
     if places not in _fingerprints:
         stamps = [_stamp(path) for place in places for path in _sources(place)]

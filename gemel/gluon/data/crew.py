@@ -145,8 +145,9 @@ class Ahead:
         self._timeout = timeout
         self._release: Callable[[], None] | None = release
         self._owner = os.getpid()
-        self._base = number_drawn()
-        #: The seed of a batch comes from the epoch's seed and the batch's number.
+        #: The seed of the epoch; that of a batch comes from it and the batch's number.
+        self._epoch_seed = number_drawn()
+        #: The number of batches that were requested.
         self._submitted = 0
         #: Tickets in order; an error of the sampler takes the place of a ticket.
         self._pending: deque[Any] = deque()
@@ -157,7 +158,7 @@ class Ahead:
     def _fill(self, wanted: int) -> None:
         """Request batches until this many are in progress."""
         while len(self._pending) < wanted and (numbers := self._numbers()) is not None:
-            seed = mixed(self._base, self._submitted)
+            seed = mixed(self._epoch_seed, self._submitted)
             # If no batch is in progress, room must be free soon; otherwise the next call tries
             # again.
             ticket = self._crew.submit(numbers, seed, 0.0 if self._pending else self._timeout)

@@ -77,9 +77,9 @@ class DataLoader(FlagsChecked):
         self._batchify = batchify_fn or default_batchify_fn
         taker = dataset._taker() if isinstance(dataset, Dataset) else None
         self._taker: Taker | None = taker if batchify_fn is None else None
-        #: Without a sampler from the user, the order is an array that Python never reads.
         self._shuffle = shuffle
         self._batch_size = batch_size or 0
+        #: Whether the user gave no sampler: the order is then an array that Python never reads.
         self._plain = sampler is None and batch_sampler is None and last_batch != "rollover"
         if batch_sampler is None:
             kind = RandomSampler if shuffle else SequentialSampler
