@@ -346,7 +346,7 @@ class Llvm:
 
     def object_of(self, assembly: str, target: tuple[str, str, str, str, int]) -> bytes:
         """The object for LLVM assembly; the target is its triple, CPU, features, relocation and
-        level of optimisation. Raises RuntimeError with LLVM's message."""
+        level of optimization. Raises RuntimeError with LLVM's message."""
 
 class Assembler:
     """Threads that make objects of assembly. None outlives it."""

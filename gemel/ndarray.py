@@ -244,7 +244,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
 
         Raises `DTypeError` where `casting` ("safe", "same_kind") does not allow it.
         """
-        # The core recognises names quickly.
+        # The core recognizes names quickly.
         name = dtype if type(dtype) is str and dtype in BY_NAME else as_dtype(dtype).name
         if casting != "unsafe" and not castable(self.dtype, BY_NAME[name], casting):
             raise DTypeError(f"astype: {self.dtype} to {name} is not {casting!r} casting")

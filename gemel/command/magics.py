@@ -135,7 +135,7 @@ def plain(source: str) -> str:
             ast.parse(text)
             return text
         except SyntaxError as error:
-            # A magic is recognised by a syntax error, because `% 2` may continue the line before.
+            # A magic is recognized by a syntax error, because `% 2` may continue the line before.
             index = (error.lineno or 0) - 1
             line = lines[index].strip() if 0 <= index < len(lines) else ""
             assigned = ASSIGNED.fullmatch(line)

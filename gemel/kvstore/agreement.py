@@ -37,7 +37,7 @@ class Request(NamedTuple):
 
     @property
     def place(self) -> Place:
-        """The key by which workers recognise the same request."""
+        """The key by which workers recognize the same request."""
         return self.store, self.kind in GENERAL, self.name, self.turn
 
     @property

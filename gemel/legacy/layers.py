@@ -196,7 +196,7 @@ def upsampling(
 
 same(npx.roi_pooling, "ROIPooling", "_npx_roi_pooling", inputs=2, outputs=2, visible=1)
 
-# --- normalisation --------------------------------------------------------------------------
+# --- normalization --------------------------------------------------------------------------
 
 
 @legacy(
@@ -225,7 +225,7 @@ def batch_norm(
     ndev: int = 1,
     key: str = "",
 ) -> Any:
-    """data normalised over all axes but one, times gamma plus beta."""
+    """data normalized over all axes but one, times gamma plus beta."""
     vectors = gamma, beta, moving_mean, moving_var
     return npx.batch_norm(
         data, *vectors, eps, momentum, fix_gamma, use_global_stats, output_mean_var, axis

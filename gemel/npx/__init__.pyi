@@ -76,7 +76,7 @@ def batch_norm(
     *,
     out: Any = None,
 ) -> ndarray | tuple[Any, ...]:
-    """x normalised over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015)."""
+    """x normalized over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015)."""
 
 def batch_take(a: Any, indices: Any, *, out: Any = None) -> ndarray:
     """From each row of a (n, m), the element at that row's index, which must be in range."""
@@ -393,7 +393,7 @@ def group_norm(
     *,
     out: Any = None,
 ) -> ndarray | tuple[Any, ...]:
-    """x (N, C, ...) normalised over groups of its channels, times gamma plus beta, which have one
+    """x (N, C, ...) normalized over groups of its channels, times gamma plus beta, which have one
     element for each channel, or for each group."""
 
 def hard_sigmoid(data: Any, alpha: float = 0.2, beta: float = 0.5, *, out: Any = None) -> ndarray:
@@ -412,7 +412,7 @@ def index_update(data: Any, indices: Any, val: Any, *, out: Any = None) -> ndarr
 def instance_norm(
     x: Any, gamma: Any, beta: Any, /, eps: float = 0.001, *, out: Any = None
 ) -> ndarray:
-    """Each channel of each example of x (N, C, ...) normalised, times gamma plus beta."""
+    """Each channel of each example of x (N, C, ...) normalized, times gamma plus beta."""
 
 def interleaved_matmul_encdec_qk(
     queries: Any, keys_values: Any, heads: int, *, out: Any = None
@@ -459,7 +459,7 @@ def layer_norm(
     *,
     out: Any = None,
 ) -> ndarray | tuple[Any, ...]:
-    """Normalise x along one axis, then multiply by gamma and add beta."""
+    """Normalize x along one axis, then multiply by gamma and add beta."""
 
 def leaky_relu(
     data: Any,

@@ -254,7 +254,7 @@ def batch_norm(
     momentum: float = 0.9,
     axis: int = 1,
 ) -> Any:
-    """Normalise x over all axes but one, then scale by gamma and shift by beta.
+    """Normalize x over all axes but one, then scale by gamma and shift by beta.
 
     Ioffe and Szegedy, 2015. Results: y, the batch's mean and 1 / sqrt(variance + eps); the running
     statistics become momentum * old + (1 - momentum) * batch's, but stay where the batch is empty.
@@ -295,7 +295,7 @@ def _(
     axis: int = 1,
     cudnn_off: bool = False,
 ) -> Array | tuple[Any, ...]:
-    """x normalised over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015).
+    """x normalized over all axes but one, times gamma plus beta (Ioffe and Szegedy 2015).
 
     While training (and not `use_global_stats`) the batch's own mean and variance are used, and the
     running ones are overwritten in place: momentum * old + (1 - momentum) * batch's; an empty batch

@@ -1,4 +1,4 @@
-"""Normalisation: mean 0 and variance 1 over some axes, then scaled and shifted."""
+"""Normalization: mean 0 and variance 1 over some axes, then scaled and shifted."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def check_vectors(name: str, x: Spec, count: int, **vectors: Spec) -> None:
 
 @composite(public="npx", onnx="LayerNormalization", mxnet="_npx_layer_norm")
 def layer_norm(x: Any, gamma: Any, beta: Any, *, axis: int = -1, eps: float = 1e-5) -> Any:
-    """Normalise x along one axis, then multiply by gamma and add beta.
+    """Normalize x along one axis, then multiply by gamma and add beta.
 
     Ba et al., Layer normalization, 2016.
 
@@ -101,7 +101,7 @@ def _(
 
 @composite(public="npx", mxnet="_npx_group_norm")
 def group_norm(x: Any, gamma: Any, beta: Any, *, num_groups: int = 1, eps: float = 1e-3) -> Any:
-    """x (N, C, ...) normalised over groups of its channels, times gamma plus beta, which have one
+    """x (N, C, ...) normalized over groups of its channels, times gamma plus beta, which have one
     element for each channel, or for each group.
 
     Wu and He, Group normalization, ECCV 2018.
@@ -146,7 +146,7 @@ def _(
 
 @composite(public="npx", onnx="InstanceNormalization", mxnet="_npx_instance_norm")
 def instance_norm(x: Any, gamma: Any, beta: Any, *, eps: float = 1e-3) -> Any:
-    """Each channel of each example of x (N, C, ...) normalised, times gamma plus beta.
+    """Each channel of each example of x (N, C, ...) normalized, times gamma plus beta.
 
     Ulyanov et al., Instance normalization: the missing ingredient for fast stylization, 2016.
 

@@ -139,7 +139,7 @@ class LAMB(Moments):
 
 
 class LANS(LAMB):
-    """LAMB of normalised gradients, with Nesterov's momentum.
+    """LAMB of normalized gradients, with Nesterov's momentum.
 
     Zheng, Lin, Zha and Li, Accelerated large batch optimization of BERT pretraining in 54 minutes,
     2020.

@@ -20,7 +20,7 @@ from gemel.process.forking import Helpers
 if TYPE_CHECKING:
     from gemel.ir.graph import Graph
 
-#: With so many nodes, a graph needs kernels that are not known yet, and takes long to optimise.
+#: With so many nodes, a graph needs kernels that are not known yet, and takes long to optimize.
 MANY = 20
 
 #: From a program to the code of its kernel.
@@ -91,7 +91,7 @@ class Backend:
         return Helpers(lambda program: self.generate(program, self.target), threads)
 
     def expect(self, graph: Graph) -> None:
-        """Prepare for the kernels of a graph that is about to be optimised."""
+        """Prepare for the kernels of a graph that is about to be optimized."""
         if self.several is not None and len(graph.walk()) >= MANY:
             from gemel.codegen.llvm.libllvm import open_soon
 

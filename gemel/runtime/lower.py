@@ -483,5 +483,5 @@ class Lowering:
 def lowered(
     graph: Graph, backend: Backend, atomic: bool = True, early: Sequence[int] = ()
 ) -> Image:
-    """The image of an optimised graph with known extents; see `Lowering`."""
+    """The image of an optimized graph with known extents; see `Lowering`."""
     return Lowering(graph, backend, atomic=atomic, early=early).made()

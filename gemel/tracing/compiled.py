@@ -1,4 +1,4 @@
-"""Compiled functions: they are traced once, optimised, and run as one native plan.
+"""Compiled functions: they are traced once, optimized, and run as one native plan.
 
 `compile(f)` and a hybridized block are the same thing: a `Compiled`. The first call with arguments
 of a new kind traces the function with symbols. Every axis of every array is left free, so that

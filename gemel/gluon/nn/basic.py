@@ -154,7 +154,7 @@ def elements_along(vector: Parameter, axis: int) -> str:
 
 
 class BatchNorm(HybridBlock):
-    """Normalises each channel (`axis`) to mean 0 and variance 1 over the batch, then scales it.
+    """Normalizes each channel (`axis`) to mean 0 and variance 1 over the batch, then scales it.
 
     In training it uses the batch's statistics and updates the running ones: momentum * running + (1
     - momentum) * batch's. Otherwise it uses the running statistics. Without `scale` gamma stays 1;

@@ -1,4 +1,4 @@
-"""Layers that normalise each example separately."""
+"""Layers that normalize each example separately."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Norm(HybridBlock):
 
 
 class LayerNorm(_Norm):
-    """Normalises along one axis, the last one usually, then scales by gamma and shifts by beta.
+    """Normalizes along one axis, the last one usually, then scales by gamma and shifts by beta.
 
     With `scale` or `center` off, gamma stays 1 or beta 0. Ba et al., Layer normalization, 2016.
     """
@@ -82,7 +82,7 @@ class LayerNorm(_Norm):
 
 
 class GroupNorm(_Norm):
-    """Normalises groups of channels (axis 1) of each example, then scales and shifts each channel.
+    """Normalizes groups of channels (axis 1) of each example, then scales and shifts each channel.
 
     Wu and He, Group normalization, ECCV 2018.
     """
@@ -119,7 +119,7 @@ class GroupNorm(_Norm):
 
 
 class InstanceNorm(_Norm):
-    """Normalises each channel (`axis`) of each example, then shifts and, if asked to, scales it.
+    """Normalizes each channel (`axis`) of each example, then shifts and, if asked to, scales it.
 
     Ulyanov et al., Instance normalization: the missing ingredient for fast stylization, 2016.
     """

@@ -1,4 +1,4 @@
-"""Batch normalisation of a batch that is split over several devices."""
+"""Batch normalization of a batch that is split over several devices."""
 
 from __future__ import annotations
 

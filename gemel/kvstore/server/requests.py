@@ -39,7 +39,7 @@ class Requests:
     """Requests by priority; those of one key stay in the order in which they were made.
 
     A request stays until it is answered. After a reconnection all of them are sent again, and the
-    server recognises by the sequence numbers which it has received already. The server keeps the
+    server recognizes by the sequence numbers which it has received already. The server keeps the
     values of the last two rounds, so a push that could end a third one waits until the answers with
     older values have arrived. The methods may be called from several threads.
     """

@@ -118,7 +118,7 @@ def get_resnet(version: int, num_layers: int, **settings: Any) -> Network:
 
 
 def get_vgg(num_layers: int, **settings: Any) -> Network:
-    """The VGG network of that number of layers, with ``batch_norm=True`` the normalised one."""
+    """The VGG network of that number of layers, with ``batch_norm=True`` the normalized one."""
     ending = "_bn" if settings.pop("batch_norm", False) else ""
     return get_model(f"vgg{num_layers}{ending}", **settings)
 

@@ -11,7 +11,7 @@ from gemel.gluon.model_zoo.vision.parts import Network, conv, relu, sequence
 
 
 def _normed(act: Any, *how: Any, **settings: Any) -> list[nn.HybridBlock]:
-    """A convolution with its normalisation, and an activation if one is given."""
+    """A convolution with its normalization, and an activation if one is given."""
     return [conv(*how, **settings), nn.BatchNorm(), *([act()] if act is not None else [])]
 
 

@@ -36,7 +36,7 @@ def beside(*layers: Any, prefix: str = "") -> nn.HybridConcatenate:
 
 
 def conv(channels: int, kernel: Any, stride: int = 1, pad: Any = 0, **settings: Any) -> nn.Conv2D:
-    """A convolution without bias, as is usual before a normalisation."""
+    """A convolution without bias, as is usual before a normalization."""
     return nn.Conv2D(channels, kernel, stride, pad, use_bias=False, **settings)
 
 

@@ -39,7 +39,7 @@ class _Residual(nn.HybridBlock):
 
 
 class _V1(_Residual):
-    """relu(body(x) + x): every convolution is normalised after it."""
+    """relu(body(x) + x): every convolution is normalized after it."""
 
     body: nn.HybridSequential
 
@@ -81,7 +81,7 @@ class BottleneckV1(_V1):
 
 
 class _V2(_Residual):
-    """body(x) + x: every convolution is normalised before it.
+    """body(x) + x: every convolution is normalized before it.
 
     He et al., Identity mappings in deep residual networks, ECCV 2016.
     """
@@ -165,7 +165,7 @@ class ResNetV1(Network):
 
 
 class ResNetV2(ResNetV1):
-    """`ResNetV1` with blocks that normalise first; the image and the last result are, too."""
+    """`ResNetV1` with blocks that normalize first; the image and the last result are, too."""
 
     def _before(self) -> list[nn.HybridBlock]:
         return [nn.BatchNorm(scale=False, center=False)]
