@@ -264,7 +264,7 @@ class Optimizer(FlagsChecked):
     def create_state_multi_precision(self, index: Any, weight: ndarray) -> Any:
         """Like `create_state`; with `multi_precision` a float16 or bfloat16 weight gets (float32
         copy, its state). Raises `OperandError` for what is none of gemel's arrays."""
-        check_kind("create_state_multi_precision: the weight", type(weight))
+        check_array_type("create_state_multi_precision: the weight", type(weight))
         if self._has_master(weight):
             master = weight.detach().astype("float32")
             return master, self.create_state(index, master)
@@ -287,7 +287,7 @@ class Optimizer(FlagsChecked):
 
     def update(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """Update one parameter in place, or those in lists."""
-        self.step(*_listed(index, weight, grad, state))
+        self.step(*_in_lists(index, weight, grad, state))
 
     def step(
         self, indices: list[Any], weights: list[Any], grads: list[Any], states: list[Any]
@@ -314,7 +314,7 @@ class Optimizer(FlagsChecked):
 
     def update_multi_precision(self, index: Any, weight: Any, grad: Any, state: Any) -> None:
         """`update`, with the states of `create_state_multi_precision`."""
-        indices, weights, grads, states = _listed(index, weight, grad, state)
+        indices, weights, grads, states = _in_lists(index, weight, grad, state)
         if not (self.multi_precision or by_hand(type(self))):
             self.step(indices, weights, grads, states)
             return
@@ -385,7 +385,7 @@ def _check_setting(name: str, setting: str, value: Any) -> None:
         raise ArgumentError(f"{name}: {shown} is {value!r}, which would make all parameters NaN")
 
 
-def check_kind(what: str, kind: type) -> None:
+def check_array_type(what: str, kind: type) -> None:
     """Raise `OperandError` unless this is the type of gemel's arrays."""
     if not issubclass(kind, Array):
         raise OperandError(f"{what} is of {kind!r}; give gemel's arrays")
@@ -396,7 +396,7 @@ def by_hand(kind: type[Optimizer]) -> bool:
     return kind.update is not Optimizer.update or kind.step is not Optimizer.step
 
 
-def _listed(*values: Any) -> tuple[list[Any], ...]:
+def _in_lists(*values: Any) -> tuple[list[Any], ...]:
     """Put the index, weight, gradient and state of a single parameter into lists; lists are
     returned as they are. Raises `ArgumentError` if they are not of the same length, `OperandError`
     for weights and gradients that are not gemel's arrays."""
@@ -410,5 +410,5 @@ def _listed(*values: Any) -> tuple[list[Any], ...]:
         )
     for name, arrays in (("weight", values[1]), ("gradient", values[2])):
         for kind in {*map(type, arrays)}:  # few, however many arrays there are
-            check_kind(f"update: the {name}", kind)
+            check_array_type(f"update: the {name}", kind)
     return tuple(map(list, values))

@@ -23,14 +23,16 @@ class Kept(NamedTuple):
     arrays: list[ndarray]
     #: How many arrays each parameter has, and whether the first of them is a float32 master.
     sizes: tuple[int, ...]
-    led: tuple[bool, ...]
+    has_master: tuple[bool, ...]
 
     @classmethod
     def of(cls, states: Sequence[Any], masters: Sequence[ndarray | None]) -> Kept:
         """The arrays of these states, each after the float32 copy of its weight, if it has one."""
         each = [_leaves(state, master) for state, master in zip(states, masters, strict=True)]
-        led = tuple(master is not None for master in masters)
-        return cls([array for leaves in each for array in leaves], tuple(map(len, each)), led)
+        has_master = tuple(master is not None for master in masters)
+        return cls(
+            [array for leaves in each for array in leaves], tuple(map(len, each)), has_master
+        )
 
 
 class Asked(NamedTuple):
@@ -70,7 +72,7 @@ class Fused:
                 decay = rule._get_wd(index)
                 decays.append(decay != 0)
                 scalars += [float(decay), *map(float, rule.rates(index))]
-        key = tuple(members), tuple(decays), kept.sizes, kept.led, rule.constants()
+        key = tuple(members), tuple(decays), kept.sizes, kept.has_master, rule.constants()
         return Asked(key, kept.arrays, scalars)
 
     def function(self, asked: Asked) -> Callable[[list[Any], list[Any]], list[Any]]:
@@ -116,7 +118,7 @@ def _step(
     members: tuple[int, ...],
     decays: tuple[bool, ...],
     sizes: tuple[int, ...],
-    led: tuple[bool, ...],
+    has_master: tuple[bool, ...],
 ) -> Callable[[list[Any], list[Any]], list[Any]]:
     """See `Fused.function`."""
     count = len(members)
@@ -126,7 +128,8 @@ def _step(
         grads = arrays[count + sum(sizes) :]
         width = (len(scalars) - 1) // len(decays)
         weights, states = [], []
-        for weight, grad, group, size, has in zip(arrays, grads, members, sizes, led, strict=False):
+        rows = zip(arrays, grads, members, sizes, has_master, strict=False)
+        for weight, grad, group, size, has in rows:
             _check(rule, weight, grad)
             decay, *rates = scalars[1 + group * width :][:width]
             given = [_wide(next(kept)) for _ in range(size)]

@@ -7,7 +7,7 @@ import reprlib
 from typing import Any
 
 from gemel.errors import DeviceError, GemelError, ParameterFileError
-from gemel.optimizer.base import Optimizer, check_kind
+from gemel.optimizer.base import Optimizer, check_array_type
 from gemel.tracing.nested import flatten, unflatten
 
 
@@ -118,7 +118,7 @@ def _check(weights: list[Any], grads: list[Any]) -> None:
     device = getattr(weights[0], "device", None)
     for name, arrays in (("weight", weights), ("gradient", grads)):
         for array in arrays:
-            check_kind(f"Updater: the {name}", type(array))
+            check_array_type(f"Updater: the {name}", type(array))
             if array.device != device:
                 other = "the" if len(weights) == 1 else "the first"
                 raise DeviceError(

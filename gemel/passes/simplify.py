@@ -47,13 +47,13 @@ class _Expansion:
         if not self.whole and not _opens(node):
             return None
         if isinstance(node.op, Composite):
-            text = _call_text(node, inputs)
-            if text is None:
+            key = _call_key(node, inputs)
+            if key is None:
                 return self._body(node, inputs).outputs
-            if text in self.bodies:
-                return inline(self.bodies[text], inputs)
-            self.bodies[text] = self._body(node, inputs)
-            return self.bodies[text].outputs
+            if key in self.bodies:
+                return inline(self.bodies[key], inputs)
+            self.bodies[key] = self._body(node, inputs)
+            return self.bodies[key].outputs
         if node.op not in (linalg.matmul, linalg.wide_matmul):
             return None
         wide = node.op is linalg.wide_matmul
@@ -84,7 +84,7 @@ def part_of(node: Node) -> Trace:
     return trace
 
 
-def _call_text(node: Node, inputs: tuple[Entry, ...]) -> Any:
+def _call_key(node: Node, inputs: tuple[Entry, ...]) -> Any:
     """A key of what a composite's body depends on: specs and parameters.
 
     None where it may depend on more: on the values of numbers, or on two inputs being the same.

@@ -27,7 +27,7 @@ from gemel.runtime.backend import Backend
 from gemel.runtime.relay import Relay
 
 #: The most files that a process writes: a program that needs more does not repeat its calls.
-MOST = 1024
+MOST_FILES = 1024
 #: The content for an elementwise call: the number of results and the nanoseconds per element, then
 #: the codes of the results' dtypes and the limits of integers among its operands.
 ELEMENTWISE = "<qd"
@@ -96,7 +96,7 @@ def cached(
         with making():
             prepared = make()
         result = build(*prepared.loaded(backend))
-        if next(_written) < MOST:
+        if next(_written) < MOST_FILES:
             urgent.afterwards(partial(_store, name, kind, prepared))
     return result
 

@@ -137,7 +137,9 @@ class BoundHalves(Kind):
         for reached, want in zip(program.reached, wanted, strict=False):
             bits |= reached if want else 0
         #: The indices of floating outputs that depend on an input whose gradient is wanted.
-        self.led = {i for i, floating in enumerate(self.floating) if floating and bits >> i & 1}
+        self.tracked_outputs = {
+            i for i, floating in enumerate(self.floating) if floating and bits >> i & 1
+        }
         results = enumerate((*halves.outputs, *halves.kept))
         ports: dict[Entry, Port] = {entry: ("output", i) for i, entry in results}
         ports |= {entry: ("input", i) for i, entry in enumerate(program.graph.inputs)}
@@ -191,7 +193,7 @@ class BoundHalves(Kind):
         for index, value in enumerate(outputs):
             # A view of an input or of another result shares its history, and so has its source.
             alone = value._history is None or not self._shows(value, inputs)
-            if index in self.led and alone:
+            if index in self.tracked_outputs and alone:
                 value._track((call, index))
         call.keep(inputs, values)
         return outputs

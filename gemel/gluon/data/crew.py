@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from gemel import _core, np
 from gemel.errors import GemelError
-from gemel.gluon.data.sampler import listed
+from gemel.gluon.data.sampler import indices_of
 from gemel.ops.random import drawing_from, mixed, number_drawn
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class Ahead:
         if self._batches is None:
             return None
         try:
-            return listed(next(self._batches))
+            return indices_of(next(self._batches))
         except StopIteration:
             self._batches = None
         except Exception as error:

@@ -20,8 +20,8 @@ from gemel.gluon.data.sampler import (
     check_iterable,
     check_sized,
     index_array,
+    indices_of,
     is_count,
-    listed,
 )
 from gemel.npx import is_np_array
 from gemel.ranges import FlagsChecked, check_number
@@ -144,7 +144,7 @@ class DataLoader(FlagsChecked):
     def _made(self) -> Iterator[Any]:
         """Batches made in this thread, example by example."""
         for numbers in self._batch_sampler:
-            yield self._batchify([self._dataset[number] for number in listed(numbers)])
+            yield self._batchify([self._dataset[number] for number in indices_of(numbers)])
 
     def _taken(self, take: Taker) -> Iterator[Any]:
         """Batches taken from arrays."""
@@ -157,7 +157,7 @@ class DataLoader(FlagsChecked):
         """The numbers of each batch's examples, as arrays."""
         if not self._plain:
             for numbers in self._batch_sampler:
-                chosen = listed(numbers)
+                chosen = indices_of(numbers)
                 check_any(chosen)
                 yield index_array(chosen)
             return

@@ -55,7 +55,7 @@ def is_count(value: Any) -> bool:
     return hasattr(value, "__index__") and value >= 1
 
 
-def listed(batch: Any) -> list[Any]:
+def indices_of(batch: Any) -> list[Any]:
     """The indices of a batch that a batch sampler gave. Raises `ArgumentError` if it is no list."""
     if not hasattr(batch, "__iter__"):
         raise ArgumentError(
@@ -67,14 +67,14 @@ def listed(batch: Any) -> list[Any]:
 
 def index_array(numbers: Iterable[Any]) -> np.ndarray:
     """Indices of examples as an array. Raises `ArgumentError` for anything but whole numbers."""
-    whole = []
+    indices = []
     for number in numbers:
         if not hasattr(number, "__index__"):
             raise ArgumentError(
                 f"DataLoader: {number!r} is no index of an example; it must be a whole number"
             )
-        whole.append(operator.index(number))
-    return np.array(whole, dtype="int64")
+        indices.append(operator.index(number))
+    return np.array(indices, dtype="int64")
 
 
 class SequentialSampler(Sampler):
@@ -190,9 +190,9 @@ class BatchSampler(Sampler):
 
     def __len__(self) -> int:
         total = len(self._sampler) + len(self._left)
-        whole = total // self._batch_size
+        complete = total // self._batch_size
         partial = self._last_batch == "keep" and total % self._batch_size > 0
-        return whole + int(partial)
+        return complete + int(partial)
 
 
 class WorkerBatchSampler(Sampler):

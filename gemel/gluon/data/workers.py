@@ -68,11 +68,11 @@ def serve(
         slot = slots[place]
         numbers = pickle.loads(slot.memory(size)[:size])
         start_streams(seed)
-        works, head, total = _made(maker, slot, numbers)
+        succeeded, head, total = _made(maker, slot, numbers)
         _flush()
         board[place] = 0
         try:
-            link.send(RESULT.pack(number, place, works, head, total))
+            link.send(RESULT.pack(number, place, succeeded, head, total))
         except OSError:
             return
 
@@ -90,7 +90,7 @@ def _made(maker: Maker, slot: shared.Slot, numbers: list[Any]) -> tuple[bool, in
     try:
         return (True, *shared.put(slot, maker.make(numbers, at)))
     except BaseException as error:
-        where = f"example {at[0]!r}" if at else f"the batch of examples {_listed(numbers)}"
+        where = f"example {at[0]!r}" if at else f"the batch of examples {_some_of(numbers)}"
         kind: Any = type(error)
         try:
             pickle.dumps(kind)
@@ -104,7 +104,8 @@ def _made(maker: Maker, slot: shared.Slot, numbers: list[Any]) -> tuple[bool, in
         return (False, *shared.put(slot, (kind, *about)))
 
 
-def _listed(numbers: list[Any]) -> str:
+def _some_of(numbers: list[Any]) -> str:
+    """The first numbers of examples, for messages."""
     shown = ", ".join(map(str, numbers[:6]))
     return f"{shown}, ... ({len(numbers)} in all)" if len(numbers) > 6 else shown
 
@@ -206,13 +207,13 @@ class Processes:
             if left is not None and left <= 0:
                 raise late(timeout)
             self._absorb(left)
-        place, works, head, total = self._results.pop(ticket)
+        place, succeeded, head, total = self._results.pop(ticket)
         self._tasks.pop(ticket)
         try:
             found = shared.get(self._slots[place], head, total)
         finally:
             self._free.append(place)
-        if works:
+        if succeeded:
             return found
         raise _failure(*found)
 
@@ -239,13 +240,13 @@ class Processes:
             else:
                 if not message:
                     self._died()
-                number, place, works, head, total = RESULT.unpack(message)
+                number, place, succeeded, head, total = RESULT.unpack(message)
                 if number in self._dropped:
                     self._dropped.discard(number)
                     self._tasks.pop(number)
                     self._free.append(place)
                 else:
-                    self._results[number] = place, works, head, total
+                    self._results[number] = place, succeeded, head, total
                 return True
             ready = self._ready(timeout)
             if not ready:
@@ -282,7 +283,7 @@ class Processes:
             work = [numbers for place, numbers in self._tasks.values() if place in places]
             told = f"worker {me} (process {process.pid}) {how}"
             if work:
-                told += f" while it made the batch of examples {_listed(work[0])}"
+                told += f" while it made the batch of examples {_some_of(work[0])}"
             if code == -signal.SIGKILL:
                 told += "; the system does that when memory runs out"
             break
