@@ -118,6 +118,31 @@ def test_pages_name_what_is_there(page: Path) -> None:
     assert set(re.findall(r"\bdecisions? (\d{4})\b", text)) <= numbers
 
 
+def modules(folder: Path) -> set[str]:
+    """The modules and packages of a package."""
+    found = {path.stem for path in folder.glob("*.py")} - {"__init__"}
+    return found | {path.parent.name for path in folder.glob("*/*.py")}
+
+
+def test_the_layout_has_a_place_for_each_module() -> None:
+    rows = re.findall(
+        r"^\| .*?\| `(.*?)` \|", (ROOT / "docs/internals/layout.md").read_text(), re.M
+    )
+    named = {name.strip("/") for row in rows for name in row.split()}
+    assert not modules(ROOT / "gemel") - named
+
+
+def test_a_package_that_lists_its_modules_lists_all() -> None:
+    listing = 0
+    for path in sorted((ROOT / "gemel").rglob("__init__.py")):
+        text = ast.get_docstring(ast.parse(path.read_text())) or ""
+        known, named = modules(path.parent), set(re.findall(r"`(\w+)/?`", text))
+        if 2 * len(known & named) > len(known):
+            assert not known - named, path
+            listing += 1
+    assert listing
+
+
 LONGEST = 500
 
 

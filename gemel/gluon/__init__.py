@@ -1,6 +1,23 @@
 """Training: blocks, layers, losses, data, `Trainer`.
 
 A program imports only what it uses: a network that only predicts does not load the trainer.
+
+`block`, `hybrid`, `structure`, `naming`, `hooks`, `inputs`, `shapes`, `facade`, `summary`
+    `Block` and `HybridBlock`; their children and programs, names, hooks, inputs, the inference of
+    shapes, the `F` of `hybrid_forward`, the table of layers.
+`variable`, `parameter`, `block_parameters`, `operand`, `checked`, `places`
+    `Parameter` (in `variable`), `ParameterDict`, those of a block, and what their arguments mean.
+`trainer`, `given`, `scaling`, `stepping`
+    `Trainer`: its arguments, the scale of its loss, and steps compiled as one program.
+`fitting`, `callbacks`, `job`, `checkpoint`
+    `fit`, the loop around it: callbacks, several workers, a state to resume from.
+`block_files`, `symbol_block`, `download`
+    Files of parameters, files of networks, files from elsewhere.
+`utils`
+    Helpers of training loops.
+`nn`, `rnn`, `loss`, `metric`, `data`, `model_zoo`, `probability`, `parallel`, `contrib`
+    Layers, recurrent layers, losses, metrics, data, known networks, distributions, networks split
+    over devices, and MXNet's `contrib`.
 """
 
 from __future__ import annotations

@@ -4,8 +4,15 @@ What goes in is a traced graph, of composite operations on arrays of free or kno
 out computes the same, and each of its nodes is a view, a `fused` node (which becomes one kernel, or
 a few) or an operation that is lowered by its own rule. `runtime.lower` makes a plan of that.
 
-`gradient` is a function on entries and not in the pipeline: the graph of a gradient is made first,
-and then goes through the pipeline like any other.
+`simplify`, `hoist`, `join`, `parts`, `fuse`, `recompute`, `direct`
+    The passes of the `PIPELINE`, which is below.
+`gradient`, `loop_gradient`, `saved`
+    The gradient is a function on entries and not in the pipeline: its graph is made first, and then
+    goes through the pipeline like any other. `saved` chooses what a forward pass keeps for it.
+`precision`, `bind`, `split`, `rows`
+    Mixed precision, sizes put in for free extents, graphs cut into several.
+`domain`, `risk`, `order`, `sizes`
+    What passes ask of graphs: the loops of nodes, their failures, their order, their bytes.
 """
 
 from __future__ import annotations

@@ -13,6 +13,13 @@
     g.save("step.svg")               # the operations of a step, drawn
 
 The names are those of MXNet's profiler.
+
+`session`, `records`, `sampling`, `annotations`
+    Recordings: what the core notes, what Python does meanwhile, what a program adds.
+`table`, `steps`, `sync`, `report`, `perfetto`
+    What is made of them: tables, reports, a file.
+`graph`, `svg`
+    The operations as a graph, and its drawing.
 """
 
 from __future__ import annotations

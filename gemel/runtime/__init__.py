@@ -1,6 +1,6 @@
 """From an optimized graph to a plan that the engine runs.
 
-`lower` (with `rounds`, `rule_nest`, `overwriting`, `reuse`)
+`lower` (with `emission`, `rounds`, `rule_nest`, `overwriting`, `reuse`)
     A graph becomes a list of items: kernel launches, loops, branches, each given its memory.
 `concurrent`, `kept`, `sites`
     Which items run side by side, which values outlive a run, what a failure reaches.
@@ -15,7 +15,8 @@
 `plan_text`
     A plan as C, to be read.
 
-`Features` and `feature_list` are MXNet's: what a build of it can do.
+`features`
+    MXNet's `Features` and `feature_list`: what a build of it can do.
 """
 
 from __future__ import annotations

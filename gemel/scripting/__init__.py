@@ -4,6 +4,12 @@ Every branching statement becomes a call of a method of `scripting.flow.Flow`, w
 the function is traced: if the condition is a Python value, Python branches; if it is an array, an
 operation of the program does. `return`, `break` and `continue` become variables that guard the
 statements after them.
+
+`rewriting`, `trees`
+    The new source, as a syntax tree.
+`flow`, `choices`, `loops`, `values`
+    What it calls while the function is traced: `Flow`, branches and loops of the program, and the
+    values of variables in them.
 """
 
 from __future__ import annotations

@@ -2,6 +2,18 @@
 
 `F` of `hybrid_forward` is this module while a block is traced, and `gemel.ndarray` otherwise: the
 operations accept arrays, entries of a trace, and `Symbol`.
+
+`symbol`, `node`, `scopes`, `functions`, `flow`
+    A `Symbol`, the nodes it consists of, their names; `sym.np`, `sym.npx` and control flow.
+`run`, `executor`, `history`
+    Symbols run on arrays, or bound to them; the symbol of a recorded computation.
+`json`
+    MXNet's symbol files.
+`export`, `traced`, `noting`, `outside`, `nodes`, `loops`, `own`
+    A traced program as a symbol: the calls it made, what it closes over, the rules of single
+    operations, loops, and gemel's own operations.
+`composed`, `parts`, `sizes`, `slices`, `regrouping`
+    For files, also ONNX's: operations as several others, and what is right for all sizes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,16 @@
-"""`topology`: how gradients are summed over given links, how long it takes, and what is fastest."""
+"""`topology`: how gradients are summed over given links, how long it takes, and what is fastest.
+
+`schedule`, `schedules`, `rings`, `order`
+    Who sends what to whom, as data; the known ways, and the order in which they add.
+`simulator`, `estimate`, `routes`, `units`
+    How long a schedule takes, simulated or estimated, over the routes of its messages.
+`planner`, `explaining`, `growth`
+    Which schedule is the fastest, why, and on how many machines.
+`execution`, `running`, `moving`
+    Schedules on real arrays: without a clock, over paced links, along the simulator's clock.
+`command`
+    `python -m gemel topology`.
+"""
 
 from __future__ import annotations
 
