@@ -73,10 +73,7 @@ class Exported(Traced):
             variable = (SymbolNode(VARIABLE, self.inputs[position]), 0)
             self._references[entry] = given[position] if given else variable
         self._used = set(self.inputs)
-        #: The results of each noted call.
-        self._together: dict[int, list[tuple[Entry, int]]] = {}
-        for entry, (note, index) in self.trace.notes.made.items():
-            self._together.setdefault(id(note.written.settings), []).append((entry, index))
+        self._results_of_calls = self.trace.notes.results()
         #: While a program inside of a call is written: the serial number of its start, and the
         #: variables for what it reads from outside.
         self._border: tuple[int, dict[Entry, SymbolNode]] | None = None
@@ -193,7 +190,7 @@ class Exported(Traced):
             inputs, graphs, more = self._inside(name, written)
             settings.update(more)
         node = SymbolNode(written.name, name, settings, inputs, _outputs(written), graphs)
-        for other, index in self._together.get(id(written.settings), ()):
+        for other, index in self._results_of_calls.get(id(written.settings), ()):
             self._references[other] = (node, index)
         if entry not in self._references:
             for index, further in enumerate(entry.node.entries):

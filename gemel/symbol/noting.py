@@ -115,6 +115,13 @@ class Notes:
         """Note how an entry is written as a call of an MXNet operation."""
         self.made[entry] = Note(written, self.note_name(written.name.lower())), 0
 
+    def results(self) -> dict[int, list[tuple[Entry, int]]]:
+        """The results of each call, with their positions, by the identity of its settings."""
+        found: dict[int, list[tuple[Entry, int]]] = {}
+        for entry, (note, index) in self.made.items():
+            found.setdefault(id(note.written.settings), []).append((entry, index))
+        return found
+
     def taken_out(self, entries: Iterable[Entry], stands: Iterable[Entry]) -> None:
         """Entries are computed before the loop in whose round they were made: forget the calls that
         read the round's stand-ins, as `np.ones_like(state)` does, though its result does not."""

@@ -47,9 +47,7 @@ class Writer:
         parameters = program.trace.state.parameters.values()
         self._parameters = {entry: parameter for parameter, entry in parameters}
         self._held: dict[int, str] = {}
-        self._together: dict[int, list[tuple[Entry, int]]] = {}
-        for entry, (note, index) in notes.made.items():
-            self._together.setdefault(id(note.written.settings), []).append((entry, index))
+        self._results_of_calls = notes.results()
 
     def written(self, outputs: Iterable[Entry]) -> list[str]:
         """Write these entries; returns the names of their tensors."""
@@ -190,19 +188,19 @@ class Writer:
         instead."""
         written = note.written
         self.graph.hint = note.name
-        together = self._together[id(written.settings)]
+        results = self._results_of_calls[id(written.settings)]
         given = self._named(written.settings)
-        specs = [Spec((), bool_)] * (1 + max(index for _, index in together))
-        for entry, index in together:
+        specs = [Spec((), bool_)] * (1 + max(index for _, index in results))
+        for entry, index in results:
             specs[index] = entry.spec
         call = Call(written.name, (), tuple(specs))
         found = CALLS[written.name](self.graph, call, **given)
         if found is None:
-            for entry, _ in together:
+            for entry, _ in results:
                 self.program.trace.notes.made.pop(entry, None)
             return False
         names = (found,) if isinstance(found, str) else found
-        self.names.update({entry: names[index] for entry, index in together})
+        self.names.update({entry: names[index] for entry, index in results})
         return True
 
     def _named(self, value: Any) -> Any:
