@@ -35,6 +35,29 @@ gemel topology shows how to sum gradients over given links, and how long that ta
 
 def main(arguments: list[str]) -> int:
     """Run the command line and return the exit status."""
+    parser, commands = _parsers(arguments)
+    if arguments[:1] == ["topology"]:
+        return _topology(commands["topology"], arguments[1:])
+    given = parser.parse_args(arguments)
+    if given.command is None:
+        parser.print_help()
+        return 2
+    if given.command == "serve":
+        from gemel.kvstore.server.commands import run_serve
+
+        return run_serve(given)
+    if given.command == "launch":
+        return _launch(given, commands["launch"])
+    from gemel.command import running  # imported here because help does not need it
+
+    return running.run(given.file, given.arguments)
+
+
+def _parsers(
+    arguments: list[str],
+) -> tuple[argparse.ArgumentParser, dict[str, argparse.ArgumentParser]]:
+    """The parser of the command line, and that of each command. `topology` adds its own arguments,
+    and those of servers are added only where `arguments` are for them."""
     parser = argparse.ArgumentParser(
         "python -m gemel",
         description=DESCRIPTION,
@@ -62,8 +85,6 @@ def main(arguments: list[str]) -> int:
     planned = commands.add_parser(
         "topology", help="list topologies and plan gradient sums over them"
     )
-    if arguments[:1] == ["topology"]:
-        return _topology(planned, arguments[1:])
     if arguments[:1] in (["launch"], ["serve"]):
         from gemel.kvstore.server.commands import launch_arguments, serve_arguments
 
@@ -75,19 +96,7 @@ def main(arguments: list[str]) -> int:
             "arguments", nargs=argparse.REMAINDER, help="arguments of the program"
         )
         own.required = False  # before Python 3.12 the default was True
-    given = parser.parse_args(arguments)
-    if given.command is None:
-        parser.print_help()
-        return 2
-    if given.command == "serve":
-        from gemel.kvstore.server.commands import run_serve
-
-        return run_serve(given)
-    if given.command == "launch":
-        return _launch(given, launch)
-    from gemel.command import running  # imported here because help does not need it
-
-    return running.run(given.file, given.arguments)
+    return parser, {"run": run, "launch": launch, "serve": serve, "topology": planned}
 
 
 def _launch(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:

@@ -55,6 +55,7 @@ class Loop:
         raise self.flow.error(self.line, "the kinds of the loop's variables keep changing")
 
     def _traced(self) -> bool:
+        """Trace the condition and the step once; add the loop, unless they must be traced again."""
         held = {p: v for p, v in self.values.items() if p not in self.carried}
         objects = Objects(held)
         starts = {path: as_entry(bare(value)) for path, value in self.carried.items()}
@@ -70,15 +71,38 @@ class Loop:
         found = {p: v for n in self.names for p, v in leaves(after[n], (n,))}
         if self._adapted(found, objects, local, starts):
             return False
+        last = self._added(test, found, objects, local, starts, stands)
+        final = {n: kept(self.before[n], rebuilt(self.before[n], (n,), last)) for n in self.names}
+        why = f"is given a value in the loop of line {self.line} only, which may make no step"
+        final |= {name: Undefined(why) for name in self.inner}
+        self.state.put({**self.before, **final})
+        return True
+
+    def _added(
+        self,
+        test: Any,
+        found: dict[Path, Any],
+        objects: Objects,
+        local: Any,
+        starts: dict[Path, Any],
+        stands: dict[Path, Any],
+    ) -> dict[Path, Any]:
+        """Add the loop as one operation. Returns the values that it carries, after its last step.
+
+        Of the arrays in `objects`, `local` after the step, those that the step has written to are
+        carried as well, and the others are read only.
+        """
         written = [i for i, x in enumerate(local) if as_entry(x) is not x]
+        rest = [i for i in range(len(local)) if i not in written]
         news = [*(as_entry(local[i]) for i in written)]
         news += [strong(as_entry(bare(found[path]))) for path in stands]
-        rest = [i for i in range(len(local)) if i not in written]
+        inside, outside = objects.stands, objects.own
         inputs = [
-            *(objects.stands[i] for i in written),
+            *(inside[i] for i in written),
             *stands.values(),
-            *(objects.stands[i] for i in rest),
+            *(inside[i] for i in rest),
         ]
+        given = [*(outside[i] for i in written), *starts.values(), *(outside[i] for i in rest)]
         free = free_inputs((test, *news), tuple(inputs))
         graphs = {
             "condition": closed((test,), (*inputs, *free), "condition"),
@@ -86,27 +110,17 @@ class Loop:
         }
         if any(n.op is not None and n.op.random for g in graphs.values() for n in g.walk()):
             raise self.flow.error(self.line, "random numbers in a loop of unknown length")
-        given = [
-            *(objects.own[i] for i in written),
-            *starts.values(),
-            *(objects.own[i] for i in rest),
-        ]
         if not news:
             raise self.flow.error(
                 self.line, "the loop does not change anything that its condition depends on"
             )
         entries = iterate.apply((*map(as_entry, given), *free), graphs)
         for index, entry in zip(written, entries, strict=False):
-            call("overwrite", objects.own[index], entry)
-        last = {
+            call("overwrite", outside[index], entry)
+        return {
             path: like(self.carried[path], entry)
             for path, entry in zip(stands, entries[len(written) :], strict=True)
         }
-        final = {n: kept(self.before[n], rebuilt(self.before[n], (n,), last)) for n in self.names}
-        why = f"is given a value in the loop of line {self.line} only, which may make no step"
-        final |= {name: Undefined(why) for name in self.inner}
-        self.state.put({**self.before, **final})
-        return True
 
     def _adapted(self, found: Any, objects: Objects, local: Any, starts: Any) -> bool:
         """Whether the step must be traced again, because its results differ from its inputs."""
