@@ -223,7 +223,26 @@ def _from_archive(
     return [folder / name for name in names]
 
 
-class ImageFolderDataset(Dataset):
+class _PictureFiles(Dataset):
+    """Pictures in files below a folder: `items` has the path and the label of each."""
+
+    def __init__(self, root: Any, flag: int, transform: Transform | None) -> None:
+        self._root = _root(self, root)
+        _check_transform(self, transform)
+        self._flag = flag
+        self._transform = transform
+        self.items: list[tuple[str, Any]] = []
+
+    def __len__(self) -> int:
+        return len(self.items)
+
+    def __getitem__(self, index: int) -> Any:
+        path, label = self.items[index]
+        picture = image.imread(path, self._flag)
+        return (picture, label) if self._transform is None else self._transform(picture, label)
+
+
+class ImageFolderDataset(_PictureFiles):
     """Pictures in folders, one folder for each class: ``root/cat/1.jpg``.
 
     `synsets` are the names of the classes in order, `items` pairs of path and label. `flag` 1
@@ -233,16 +252,12 @@ class ImageFolderDataset(Dataset):
     KINDS = (".jpg", ".jpeg", ".png")
 
     def __init__(self, root: Any, flag: int = 1, transform: Transform | None = None) -> None:
-        self._root = _root(self, root)
-        _check_transform(self, transform)
-        self._flag = flag
-        self._transform = transform
+        super().__init__(root, flag, transform)
         if not self._root.is_dir():
             raise MissingFileError(
                 f"{self._root} is missing; it must be a folder with one folder for each class"
             )
         self.synsets: list[str] = []
-        self.items: list[tuple[str, int]] = []
         for folder in sorted(self._root.iterdir()):
             if not folder.is_dir():
                 warnings.warn(f"ImageFolderDataset: {folder} is not a folder", stacklevel=2)
@@ -258,16 +273,8 @@ class ImageFolderDataset(Dataset):
                         stacklevel=2,
                     )
 
-    def __len__(self) -> int:
-        return len(self.items)
 
-    def __getitem__(self, index: int) -> Any:
-        path, label = self.items[index]
-        picture = image.imread(path, self._flag)
-        return (picture, label) if self._transform is None else self._transform(picture, label)
-
-
-class ImageListDataset(Dataset):
+class ImageListDataset(_PictureFiles):
     """Pictures from a list of rows (label or labels, path), or from a file of such lines.
 
     A line of a ``.lst`` file is ``number<tab>label<tab>...<tab>path``. Paths are below `root`.
@@ -276,16 +283,12 @@ class ImageListDataset(Dataset):
     def __init__(
         self, root: Any = ".", imglist: Any = None, flag: int = 1, transform: Any = None
     ) -> None:
-        self._root = _root(self, root)
-        _check_transform(self, transform)
-        self._flag = flag
-        self._transform = transform
+        super().__init__(root, flag, transform)
         if imglist is None:
             raise ArgumentError("ImageListDataset: give imglist, a list or the path of a .lst file")
         if isinstance(imglist, (str, Path)):
             imglist = _lines_of(self._root, imglist)
         check_iterable("ImageListDataset", "imglist", imglist)
-        self.items: list[tuple[str, Any]] = []
         for number, row in enumerate(imglist):
             try:
                 *labels, path = row
@@ -297,14 +300,6 @@ class ImageListDataset(Dataset):
                 raise ArgumentError(
                     f"ImageListDataset: row {number} must be (label, path), not {row!r}"
                 )
-
-    def __len__(self) -> int:
-        return len(self.items)
-
-    def __getitem__(self, index: int) -> Any:
-        path, label = self.items[index]
-        picture = image.imread(path, self._flag)
-        return (picture, label) if self._transform is None else self._transform(picture, label)
 
 
 def _lines_of(root: Path, name: Any) -> list[list[Any]]:
