@@ -367,11 +367,7 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
         operation.check_any(given)
         settings = operation.checked(keywords)
     else:
-        first, extra = operation.apart(inputs, keywords)
-        positional = dict(zip(operation.inputs, first, strict=False))
-        by_name = {key: keywords.pop(key) for key in operation.inputs if key in keywords}
-        settings = operation.checked({**extra, **keywords})
-        found = {**positional, **by_name}
+        found, settings = _by_input(operation, inputs, keywords)
         wanted_inputs = operation.wanted(settings)
         if not any(isinstance(each, (int, float)) for each in found.values()):
             name, hint = named(name, hint), ""
@@ -393,16 +389,32 @@ def compose(operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
                 f"{operation.name}: {each!r} is not a Symbol; create a variable with sym.var"
             )
     references = [head for each in given for head in each._heads]
-    text = {
-        key: text_of(value)
-        for key, value in settings.items()
-        if value is not None or operation.defaults.get(key, ...) is not None  # None is no default
-    }
+    text = _texts(operation, settings)
     if operation.variadic:
         text["num_args"] = str(len(references))
     full = {**text, **{key: str(value) for key, value in attributes.items()}}
     node = SymbolNode(operation.name, name, full, references, operation.outputs(settings))
     return Symbol((node, index) for index in range(node.visible))
+
+
+def _by_input(
+    operation: Legacy, inputs: tuple[Any, ...], keywords: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a call gives for the inputs of an operation, by their names, and its settings."""
+    first, extra = operation.apart(inputs, keywords)
+    positional = dict(zip(operation.inputs, first, strict=False))
+    by_name = {key: keywords.pop(key) for key in operation.inputs if key in keywords}
+    return {**positional, **by_name}, operation.checked({**extra, **keywords})
+
+
+def _texts(operation: Legacy, settings: dict[str, Any]) -> dict[str, str]:
+    """Settings as a file has them, without those that are None by default."""
+    default = operation.defaults.get
+    return {
+        key: text_of(value)
+        for key, value in settings.items()
+        if value is not None or default(key, ...) is not None
+    }
 
 
 def load_json(text: str) -> Symbol:
