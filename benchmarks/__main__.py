@@ -147,6 +147,11 @@ def run_issue(session: Session) -> None:
     """The cost of issuing an operation."""
     results = session.measure(workloads.ADD, repeats=100, seconds=0.0, rounds=7)
     print_results("y = x + 1 on (1, 2), 1000 then wait", results, "us per op", 1.0, issue=True)
+    run_products(session)
+
+
+def run_products(session: Session) -> None:
+    """Large operations one after the other, which are issued while the first runs."""
     results = session.measure(workloads.DOT, repeats=5, seconds=0.0, rounds=5)
     floor = session.floor(workloads.dot_floor, workloads.DOT)
     title = "10 x (random normal 1000x1000; dot), 2 threads"
@@ -196,10 +201,7 @@ def run_engine(session: Session) -> None:
     rounds = options.runs or (1 if options.quick else 5)
     session.failed |= engine.run(rounds)
     session.failed |= instructions.run()
-    results = session.measure(workloads.DOT, repeats=5, seconds=0.0, rounds=5)
-    floor = session.floor(workloads.dot_floor, workloads.DOT)
-    title = "10 x (random normal 1000x1000; dot), 2 threads"
-    print_results(title, results, "ms in all", 1e-3 * workloads.DOT.count, floor, issue=True)
+    run_products(session)
 
 
 def run_devices(session: Session) -> None:

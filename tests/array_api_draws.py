@@ -1,24 +1,17 @@
-"""Hypothesis strategies for the Array API standard, and the comparison with NumPy's results.
-
-`GEMEL_EXAMPLES` sets how many examples each property is tried on. Without it a few are tried, and
-they are the same in every run.
-"""
+"""Hypothesis strategies for the Array API standard, and the comparison with NumPy's results."""
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
 import numpy
-from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as drawn
 
 from gemel import np
 from gemel.dtype import DTYPES
 
-EXAMPLES = int(os.environ.get("GEMEL_EXAMPLES", "0"))
 #: The standard's dtypes by the names of its categories.
 FLOATING = ["float32", "float64"]
 COMPLEX = [dtype.name for dtype in DTYPES if dtype.kind == "c"]
@@ -42,17 +35,6 @@ SHAPES = drawn.array_shapes(min_dims=0, max_dims=4, min_side=0, max_side=4).filt
 )
 
 Array = Any
-
-
-def examples(count: int) -> settings:
-    """Settings for `count` examples, or for as many as `GEMEL_EXAMPLES` says."""
-    return settings(
-        max_examples=EXAMPLES or count,
-        derandomize=not EXAMPLES,
-        deadline=None,
-        database=None,
-        suppress_health_check=list(HealthCheck),
-    )
 
 
 # --- values ---------------------------------------------------------------------------------

@@ -19,7 +19,7 @@ from programs import SANITIZER
 # its GPUs.
 os.environ.setdefault("GEMEL_CUDA", "0")
 
-from gemel import gpu, np, num_gpus
+from gemel import device, gpu, np, npx, num_gpus
 from gemel.npx.engine import NUMPY_MODE
 
 
@@ -73,6 +73,24 @@ def on_device(request: pytest.FixtureRequest) -> Iterator[None]:
         return
     with gpu(0):
         yield
+
+
+@pytest.fixture
+def two_gpus() -> Iterator[tuple[device.Device, device.Device]]:
+    """Two simulated GPUs, whose links are slow enough that copies take time."""
+    device.simulate(2, gigabytes_per_second=4, microseconds=20)
+    yield gpu(0), gpu(1)
+    npx.waitall()
+    device.simulate(0)
+
+
+@pytest.fixture
+def four_gpus() -> Iterator[None]:
+    """Four simulated GPUs, whose links are fast."""
+    device.simulate(4, gigabytes_per_second=100, microseconds=0)
+    yield
+    npx.waitall()
+    device.simulate(0)
 
 
 def pytest_collection() -> None:

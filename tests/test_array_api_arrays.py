@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy
 import pytest
-from array_api_draws import KINDS, SHAPES, arrays, axes, check, examples, promotable, same
+from array_api_draws import KINDS, SHAPES, arrays, axes, check, promotable, same
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as drawn
+from numpy_cases import examples
 
 from gemel import np
 from gemel.errors import ShapeError

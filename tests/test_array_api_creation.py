@@ -14,12 +14,12 @@ from array_api_draws import (
     arrays,
     check,
     elements,
-    examples,
     promotable,
     same,
 )
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy_cases import examples
 
 from gemel import np
 from gemel.errors import DTypeError

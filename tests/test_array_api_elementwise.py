@@ -7,9 +7,10 @@ from typing import Any
 
 import numpy
 import pytest
-from array_api_draws import KINDS, arrays, check, elements, examples, gemels, numbers, pairs, same
+from array_api_draws import KINDS, arrays, check, elements, gemels, numbers, pairs, same
 from hypothesis import given
 from hypothesis import strategies as st
+from numpy_cases import examples
 
 from gemel import np
 

@@ -6,10 +6,11 @@ from typing import Any
 
 import numpy
 import pytest
-from array_api_draws import FLOATING, KINDS, arrays, check, examples, same
+from array_api_draws import FLOATING, KINDS, arrays, check, same
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as drawn
+from numpy_cases import examples
 
 from gemel import np
 

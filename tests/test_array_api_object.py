@@ -7,10 +7,11 @@ from typing import Any
 
 import numpy
 import pytest
-from array_api_draws import KINDS, arrays, check, elements, examples, numbers
+from array_api_draws import KINDS, arrays, check, elements, numbers
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as drawn
+from numpy_cases import examples
 
 import gemel
 from gemel import np

@@ -19,15 +19,6 @@ import gemel
 from gemel import _core, autograd, cpu, device, gluon, gpu, np, npx, try_all_gpus, try_gpu
 from gemel.errors import DeviceError
 
-
-@pytest.fixture
-def two_gpus():
-    device.simulate(2, gigabytes_per_second=4, microseconds=20)
-    yield gpu(0), gpu(1)
-    npx.waitall()
-    device.simulate(0)
-
-
 CREATIONS = [
     lambda place: np.zeros((2, 3), device=place),
     lambda place: np.ones((2, 3), ctx=place),

@@ -12,21 +12,15 @@ import numpy
 import pytest
 from programs import surroundings
 
-from gemel import autograd, cpu, device, gluon, gpu, init, np, npx, profiler
+from gemel import autograd, cpu, gluon, gpu, init, np, npx, profiler
 from gemel.errors import ArgumentError, GradientError, ShapeError, UnknownNameError
 from gemel.gluon import nn, parallel
 from gemel.gluon.parallel.order import ORDERS, Task, kept, merged
 from gemel.gluon.parallel.stages import balanced, costs
 
+pytestmark = pytest.mark.usefixtures("four_gpus")
+
 LOSS = gluon.loss.L2Loss()
-
-
-@pytest.fixture(autouse=True)
-def gpus():
-    device.simulate(4, gigabytes_per_second=100, microseconds=0)
-    yield
-    npx.waitall()
-    device.simulate(0)
 
 
 def dense(count: int, units: int = 4, seed: int = 3) -> nn.HybridSequential:

@@ -9,21 +9,15 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import autograd, cpu, device, gluon, gpu, init, np, npx, profiler
+from gemel import autograd, cpu, gluon, gpu, init, np, npx, profiler
 from gemel.errors import AxisError, DeviceError, GemelError, ParameterFileError, ShapeError
 from gemel.gluon import nn, parallel
 from gemel.gluon.fitting import FitError
 
+pytestmark = pytest.mark.usefixtures("four_gpus")
+
 LOSS = gluon.loss.SoftmaxCrossEntropyLoss()
 TWO = [cpu(0), cpu(1)]
-
-
-@pytest.fixture(autouse=True)
-def gpus():
-    device.simulate(4, gigabytes_per_second=100, microseconds=0)
-    yield
-    npx.waitall()
-    device.simulate(0)
 
 
 def close(found: Any, expected: Any, tolerance: float = 2e-6) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 import pytest
 
-from gemel import autograd, cpu, device, gluon, gpu, init, lr_scheduler, np, npx
+from gemel import autograd, cpu, gluon, gpu, init, lr_scheduler, np, npx
 from gemel.errors import (
     ArgumentError,
     DeviceError,
@@ -21,19 +21,13 @@ from gemel.errors import (
 )
 from gemel.gluon import nn, parallel
 
+pytestmark = pytest.mark.usefixtures("four_gpus")
+
 LOSS = gluon.loss.SoftmaxCrossEntropyLoss()
 EXAMPLES, STEPS = 22, 4  # of the numbers of parts used here, only 2 divides 22
 
 #: How far parameters may be from those of one device, because sums are in another order.
 TOLERANCE = {"float32": 2e-6, "float64": 1e-13}
-
-
-@pytest.fixture(autouse=True)
-def gpus():
-    device.simulate(4, gigabytes_per_second=100, microseconds=0)
-    yield
-    npx.waitall()
-    device.simulate(0)
 
 
 def devices_of(kind: str, count: int) -> list[Any]:

@@ -11,7 +11,7 @@ import numpy
 import pytest
 
 import gemel
-from gemel import _core, cpu, device, gpu, np, npx, profiler
+from gemel import _core, cpu, np, npx, profiler
 from gemel.errors import ArgumentError, UnknownNameError
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -23,14 +23,6 @@ def stopped():
     yield
     profiler.set_state("stop")
     profiler.set_config(filename="profile.json", capacity=1_000_000)
-
-
-@pytest.fixture
-def two_gpus():
-    device.simulate(2, gigabytes_per_second=4, microseconds=20)
-    yield gpu(0), gpu(1)
-    npx.waitall()
-    device.simulate(0)
 
 
 def recorded(work, tmp_path) -> dict:
