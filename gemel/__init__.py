@@ -68,56 +68,34 @@ def load_ipython_extension(shell: Any) -> None:
 
 __version__ = "0.1.0"
 
-#: Modules that are imported when they are first used.
-_LAZY = {
-    "amp": "gemel.amp",
+#: Modules that are imported when they are first used, by their names here: the modules of gemel,
+_LATE_MODULES = {
+    name: f"gemel.{name}"
+    for name in (
+        *("amp", "autograd", "base", "callback", "context", "contrib", "d2l", "gluon", "image"),
+        *("init", "io", "kvstore", "lr_scheduler", "metric", "model", "monitor", "ndarray", "np"),
+        *("npx", "onnx", "operator", "optimizer", "profiler", "random", "recordio", "runtime"),
+        *("symbol", "test_utils", "topology", "torch", "util", "visualization"),
+    )
+}
+#: and MXNet's other names for them.
+_LATE_MODULES |= {
     "attribute": "gemel.symbol.scopes",
-    "autograd": "gemel.autograd",
-    "base": "gemel.base",
-    "callback": "gemel.callback",
-    "context": "gemel.context",
-    "contrib": "gemel.contrib",
     "engine": "gemel.util",
-    "d2l": "gemel.d2l",
-    "gluon": "gemel.gluon",
-    "image": "gemel.image",
-    "init": "gemel.init",
-    "io": "gemel.io",
-    "kv": "gemel.kvstore",
-    "kvstore": "gemel.kvstore",
-    "lr_scheduler": "gemel.lr_scheduler",
-    "metric": "gemel.metric",
-    "model": "gemel.model",
-    "monitor": "gemel.monitor",
-    "name": "gemel.symbol.scopes",
-    "np": "gemel.np",
-    "npx": "gemel.npx",
-    "onnx": "gemel.onnx",
-    "operator": "gemel.operator",
-    "optimizer": "gemel.optimizer",
-    "runtime": "gemel.runtime",
-    "nd": "gemel.ndarray",
-    "ndarray": "gemel.ndarray",
-    "profiler": "gemel.profiler",
-    "sym": "gemel.symbol",
-    "symbol": "gemel.symbol",
-    "recordio": "gemel.recordio",
-    "topology": "gemel.topology",
-    "torch": "gemel.torch",
-    "test_utils": "gemel.test_utils",
-    "util": "gemel.util",
-    "visualization": "gemel.visualization",
-    # MXNet's names for the same modules.
+    "img": "gemel.image",
     "initializer": "gemel.init",
+    "kv": "gemel.kvstore",
+    "mon": "gemel.monitor",
+    "name": "gemel.symbol.scopes",
+    "nd": "gemel.ndarray",
     "numpy": "gemel.np",
     "numpy_extension": "gemel.npx",
-    "random": "gemel.random",
     "rnd": "gemel.random",
-    "img": "gemel.image",
-    "mon": "gemel.monitor",
+    "sym": "gemel.symbol",
     "viz": "gemel.visualization",
 }
-_LAZY_NAMES = {
+#: Names in modules that are imported when they are first used.
+_LATE_NAMES = {
     "AttrScope": "gemel.symbol.scopes",
     "Benchmark": "gemel.benchmark",
     "MXNetError": "gemel.base",
@@ -137,15 +115,15 @@ _LAZY_NAMES = {
 def __getattr__(name: str) -> Any:
     from importlib import import_module
 
-    if name in _LAZY:
-        return import_module(_LAZY[name])
-    if name in _LAZY_NAMES:
-        return getattr(import_module(_LAZY_NAMES[name]), name)
+    if name in _LATE_MODULES:
+        return import_module(_LATE_MODULES[name])
+    if name in _LATE_NAMES:
+        return getattr(import_module(_LATE_NAMES[name]), name)
     raise errors.unknown_attribute("gemel", name, __dir__())
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_LAZY, *_LAZY_NAMES])
+    return sorted([*globals(), *_LATE_MODULES, *_LATE_NAMES])
 
 
 __all__ = [
