@@ -1,8 +1,9 @@
 """Images: a plan as bytes, for many sizes. `docs/internals/plan-image.md` has the format.
 
 The first half of the module is the data of an image, as named tuples; sizes in them are numbers or
-`Dim`s. `_ImageWriter` writes them as 64-bit words; for a size that depends on free extents, the
-number of a slot, which the core computes when it binds the plan to a call's sizes (`_Slots`).
+`Dim`s. (A `Buffer` stands for memory that has no address yet.) `_ImageWriter` writes them as 64-bit
+words; for a size that depends on free extents, the number of a slot, which the core computes when
+it binds the plan to a call's sizes (`_Slots`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,10 @@ RELATIONS = ("==", "<", "<=")
 #: Flags of an input: it has strides of its own; it is overwritten; it fails if its new value cannot
 #: be computed (otherwise it keeps the old one); its old contents are read.
 STRIDED, WRITTEN, FAILS, READ = 1, 2, 4, 8
-INPUT, OUTPUT, TEMPORARY, CAPTURED, WINDOW, KEPT = 0, 1, 2, 3, 4, 5
+#: The spaces of memory that addresses are in.
+INPUT, OUTPUT, TEMPORARY, CAPTURED, WINDOW, KEPT = range(6)
+#: The first word of each kind of item. A loop with a condition is a kind of its own.
+_STEP, _BRANCHING, _PARALLEL, _LOOP, _KEPT, _CONDITIONAL_LOOP, _RESULT = range(7)
 
 #: (space, index, offset in bytes).
 Address = tuple[int, int, int]
@@ -125,6 +129,43 @@ class Result(NamedTuple):
 
 
 Item = Step | Branching | Parallel | Loop | Kept | Result
+
+
+class Buffer:
+    """A block of memory a plan uses: an input, output, captured array or temporary.
+
+    `strided`: it belongs to an array that is not dense.
+    """
+
+    __slots__ = ("first", "index", "last", "size", "space", "strided")
+
+    def __init__(self, space: int, index: int, size: int = 0, strided: bool = False) -> None:
+        self.strided = strided
+        self.space = space
+        self.index = index
+        self.size = size
+        self.first = self.last = -1
+
+    @property
+    def root(self) -> Buffer:
+        """The block itself; a `Window` has the block it moves over."""
+        return self
+
+
+def spanned(array: Any) -> tuple[Any, int]:
+    """A contiguous view of the memory an array spans, and the offset of its first element in it."""
+    if array._is_contiguous:
+        return array, 0
+    reaches = [(n - 1) * s for n, s in zip(array.shape, array._element_strides, strict=True)]
+    before = -sum(reach for reach in reaches if reach < 0)
+    extent = 1 + sum(map(abs, reaches))
+    return array._as_strided((extent,), (1,), array.offset - before), before
+
+
+def free_sizes(shapes: Iterable[Sequence[int]]) -> list[Guard]:
+    """The guards that free extents of inputs are at least 2."""
+    sizes = {repr(n): n for shape in shapes for n in shape if isinstance(n, Dim)}
+    return [Guard(2, "<=", size, True) for size in sizes.values()]
 
 
 def _steps(item: Item) -> int:
@@ -336,22 +377,22 @@ class _ImageWriter:
 
     def _item(self, item: Item) -> list[Any]:
         if isinstance(item, Step):
-            return [0, *self._step(item)]
+            return [_STEP, *self._step(item)]
         if isinstance(item, Branching):
             sides = [self._list(side, self._item) for side in (item.then, item.otherwise)]
-            return [1, *self._address(item.condition), *sides[0], *sides[1]]
+            return [_BRANCHING, *self._address(item.condition), *sides[0], *sides[1]]
         if isinstance(item, Loop):
             head = [self.slots.of(item.rounds), *self._list(item.windows, self._window)]
             items, after = (self._list(part, self._item) for part in (item.items, item.after))
             if item.condition is None:
-                return [3, *head, *items]
-            return [5, *head, *self._address(item.condition), *items, *after]
+                return [_LOOP, *head, *items]
+            return [_CONDITIONAL_LOOP, *head, *self._address(item.condition), *items, *after]
         if isinstance(item, Result):
-            return [6, item.output]
+            return [_RESULT, item.output]
         if isinstance(item, Kept):
             lists = [word for numbers in item[:3] for word in (len(numbers), *numbers)]
-            return [4, *lists, *self._list(item.items, self._item)]
-        return [2, *self._list(item.parts, lambda part: self._list(part, self._item))]
+            return [_KEPT, *lists, *self._list(item.items, self._item)]
+        return [_PARALLEL, *self._list(item.parts, lambda part: self._list(part, self._item))]
 
     def _window(self, window: tuple[Address, int, int]) -> list[Any]:
         address, step, period = window
@@ -381,6 +422,7 @@ class _ImageWriter:
 
 __all__ = [
     "Branching",
+    "Buffer",
     "Image",
     "Input",
     "Kept",
@@ -390,41 +432,6 @@ __all__ = [
     "Result",
     "Step",
     "Temporary",
+    "free_sizes",
+    "spanned",
 ]
-
-
-class Buffer:
-    """A block of memory a plan uses: an input, output, captured array or temporary.
-
-    `strided`: it belongs to an array that is not dense.
-    """
-
-    __slots__ = ("first", "index", "last", "size", "space", "strided")
-
-    def __init__(self, space: int, index: int, size: int = 0, strided: bool = False) -> None:
-        self.strided = strided
-        self.space = space
-        self.index = index
-        self.size = size
-        self.first = self.last = -1
-
-    @property
-    def root(self) -> Buffer:
-        """The block itself; a `Window` has the block it moves over."""
-        return self
-
-
-def spanned(array: Any) -> tuple[Any, int]:
-    """A contiguous view of the memory an array spans, and the offset of its first element in it."""
-    if array._is_contiguous:
-        return array, 0
-    reaches = [(n - 1) * s for n, s in zip(array.shape, array._element_strides, strict=True)]
-    before = -sum(reach for reach in reaches if reach < 0)
-    extent = 1 + sum(map(abs, reaches))
-    return array._as_strided((extent,), (1,), array.offset - before), before
-
-
-def free_sizes(shapes: Iterable[Sequence[int]]) -> list[Guard]:
-    """The guards that free extents of inputs are at least 2."""
-    sizes = {repr(n): n for shape in shapes for n in shape if isinstance(n, Dim)}
-    return [Guard(2, "<=", size, True) for size in sizes.values()]
