@@ -124,7 +124,7 @@ def _stacked(value: Any, dtype: Any) -> Any:
     """
     if isinstance(value, (list, tuple)):
         return stack([_stacked(each, dtype) for each in value])
-    if dtype is None or not (is_number(value)):
+    if dtype is None or not is_number(value):
         return value
     return value.astype(dtype) if isinstance(value, Entry) else array_like(value, dtype)
 

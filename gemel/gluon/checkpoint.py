@@ -71,7 +71,7 @@ class Checkpoint(Callback):
         here."""
         job = Job(run.trainer)
         job.check_keeps()
-        workers = job.said(packed(run.own_state(), {}))
+        workers = job.exchanged(packed(run.own_state(), {}))
         if job.rank != 0:
             return
         arrays: dict[str, Any] = {}

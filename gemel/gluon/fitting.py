@@ -47,9 +47,9 @@ def fit(
     `loss(net(*inputs), label)` is one number per example (or one for all); the `trainer` minimizes
     the mean. A batch is split over the devices of the parameters. After each epoch `metrics` and
     the loss are also computed on `validation` data; a metric of several values has an entry for
-    each: ``f1 0``, ``f1 1``. `callbacks` are objects with any of the methods
-    of `Callback`, such as `EarlyStopping` and `ClipGradients`. Losses are scaled if
-    `amp.init_trainer` prepared the trainer for that; callbacks get gradients without the scale.
+    each: ``f1 0``, ``f1 1``. `callbacks` are objects with any of the methods of `Callback`, such as
+    `EarlyStopping` and `ClipGradients`. Losses are scaled if `amp.init_trainer` prepared the
+    trainer for that; callbacks get gradients without the scale.
 
     `checkpoint` is a path, written after each epoch, or a `Checkpoint`. If the file exists when
     `fit` starts, training resumes from it, with the same bits as without the interruption: to
@@ -73,8 +73,7 @@ def fit(
     """
     if not isinstance(trainer, Trainer):
         raise FitError(
-            f"fit: trainer is a {type(trainer).__name__}, not a Trainer; create one, for "
-            "example "
+            f"fit: trainer is a {type(trainer).__name__}, not a Trainer; create one, for example "
             'gluon.Trainer(net.collect_params(), "sgd")'
         )
     epochs = counted("fit", "epochs", epochs, 0)

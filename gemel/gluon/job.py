@@ -48,7 +48,7 @@ class Job:
         """Whether there is only one worker."""
         return self.workers == 1
 
-    def said(self, value: Any) -> list[Any]:
+    def exchanged(self, value: Any) -> list[Any]:
         """Exchange a value: returns those of all workers, by rank. They are JSON values other than
         None. Waits for all workers; None stands for one that was left out."""
         if self._store is None or self.alone:
@@ -56,25 +56,25 @@ class Job:
         texts = self._store.gathered(json.dumps(value))
         return [json.loads(text) if text else None for text in texts]
 
-    def _said_at(self, moment: str, value: Any) -> list[Any]:
+    def _exchanged_at(self, moment: str, value: Any) -> list[Any]:
         """The values of all workers that were not left out. Raises `WorkersError` unless all are at
         the same moment."""
-        said = [(rank, row) for rank, row in enumerate(self.said([moment, value])) if row]
-        rank, (first, _) = said[0]
-        for other, (there, _) in said[1:]:
+        given = [(rank, row) for rank, row in enumerate(self.exchanged([moment, value])) if row]
+        rank, (first, _) = given[0]
+        for other, (there, _) in given[1:]:
             if there != first:
                 raise WorkersError(
                     f"fit: worker {other} is at {there}, worker {rank} at {first}; all workers "
                     "must have the same number of batches in an epoch"
                 )
-        return [found for _, (_, found) in said]
+        return [found for _, (_, found) in given]
 
     def mean(self, entry: dict[str, float], count: int) -> dict[str, float]:
         """The mean of all workers' entries, weighted by their numbers of losses: the same on all.
         Raises `WorkersError` if one of them has another batch."""
         if self.alone:
             return entry
-        rows = self._said_at("the end of an epoch", [count, entry])
+        rows = self._exchanged_at("the end of an epoch", [count, entry])
         total = sum(count for count, _ in rows)
         return {name: sum(n * each[name] for n, each in rows) / total for name in entry}
 
@@ -88,7 +88,7 @@ class Job:
         """
         if self._on_servers:
             return own * self.workers
-        counts: list[int] = self._said_at(f"batch {batch + 1}", own)
+        counts: list[int] = self._exchanged_at(f"batch {batch + 1}", own)
         return round(sum(counts) * self.workers / len(counts))
 
     @property
@@ -112,7 +112,7 @@ class Job:
         if os.path.exists(path):
             with open(path, "rb") as file:
                 mine = zlib.crc32(file.read())
-        found = {rank: each for rank, each in enumerate(self.said(mine)) if each is not None}
+        found = {rank: each for rank, each in enumerate(self.exchanged(mine)) if each is not None}
         first = min(found)
         for rank, other in found.items():
             if other != found[first]:

@@ -38,8 +38,7 @@ class Optimizer(FlagsChecked):
     callable that takes the number of the update (from 1) and returns the learning rate; a
     `learning_rate` given with it becomes its `base_lr`. `begin_num_update` is where counting
     starts. `multi_precision` keeps a float32 copy of float16 and bfloat16 weights, which is what is
-    updated.
-    `param_idx2name` and `param_dict` say which name or Parameter an index means; `sym`,
+    updated. `param_idx2name` and `param_dict` say which name or Parameter an index means; `sym`,
     `aggregate_num` and `use_fused_step` are accepted for old code: all parameters given together
     are one program.
 

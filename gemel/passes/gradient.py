@@ -172,7 +172,8 @@ def rule(
         several = len(node.entries) > 1
         g: Any = gs if several else gs[0]
         y: Any = node.entries if several else node.entries[0]
-        parameters = {k: v for k, v in node.params.items() if k not in ("call",)}
+        # Rules do not take the number of a random call.
+        parameters = {name: value for name, value in node.params.items() if name != "call"}
         given = _checked(op, declared(g, y, *node.inputs, **parameters), node.inputs)
         return [conjugate(each) for each in given] if op.is_holomorphic else given
     if isinstance(op, Composite):

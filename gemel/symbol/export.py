@@ -27,14 +27,13 @@ class Exported(Traced):
     """A function traced for one kind of arguments, as a symbol.
 
     `variables` are the arrays it needs besides the arguments, by name: those of `parameters`, and
-    arrays it closes over.
-    `given` may contain symbols that stand for the arguments, instead of new variables. With `own`,
-    operations that MXNet lacks become nodes of gemel's own, sizes that depend on the arguments
-    stay free, and parameters may be overwritten: `updated` are their names, and the last of `heads`
-    their new contents. `names` are the names of the arguments: data, or data0, data1, ...
-    `held` maps names that are taken, in a file of several programs, to what they stand for. `least`
-    is a lower bound of all free extents. `guards` are the comparisons that the trace made with free
-    extents; the program is valid for sizes that give the same answers.
+    arrays it closes over. `given` may contain symbols that stand for the arguments, instead of new
+    variables. With `own`, operations that MXNet lacks become nodes of gemel's own, sizes that
+    depend on the arguments stay free, and parameters may be overwritten: `updated` are their names,
+    and the last of `heads` their new contents. `names` are the names of the arguments: data, or
+    data0, data1, ... `held` maps names that are taken, in a file of several programs, to what they
+    stand for. `least` is a lower bound of all free extents. `guards` are the comparisons that the
+    trace made with free extents; the program is valid for sizes that give the same answers.
     """
 
     def __init__(

@@ -22,11 +22,11 @@ __all__ = [
 class Loss(HybridBlock):
     """Base class of losses: `weight` multiplies the loss, `batch_axis` is the axis of the examples.
 
-    The arguments may be arrays, lists, numbers and arrays of NumPy.
-    A subclass defines `forward(pred, label, ...)` or `hybrid_forward(F, pred, label, ...)`. A
-    `sample_weight` given to a loss also multiplies it: an array that broadcasts to the loss before
-    the average over each example; shape (batch, 1) weights each example. If it has as many elements
-    as the loss, each weights one element, in any shape.
+    The arguments may be arrays, lists, numbers and arrays of NumPy. A subclass defines
+    `forward(pred, label, ...)` or `hybrid_forward(F, pred, label, ...)`. A `sample_weight` given to
+    a loss also multiplies it: an array that broadcasts to the loss before the average over each
+    example; shape (batch, 1) weights each example. If it has as many elements as the loss, each
+    weights one element, in any shape.
     """
 
     def __init__(self, weight: float | None = None, batch_axis: int = 0, **settings: Any) -> None:
