@@ -100,6 +100,7 @@ def _parsers(
 
 
 def _launch(given: argparse.Namespace, parser: argparse.ArgumentParser) -> int:
+    """Start the workers, and the servers if there are some; return the exit status."""
     from gemel.command import launching
 
     if given.servers:

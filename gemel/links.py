@@ -186,6 +186,7 @@ class Topology:
                 raise unknown_name(f"kind of node ({node.name})", node.kind, KINDS)
 
     def _check_links(self) -> None:
+        """Raise `TopologyError` for links to themselves, given twice, or of no valid speed."""
         pairs = set()
         for link in self.links:
             where = f"topology {self.name}: {link}"

@@ -120,6 +120,7 @@ class Monitor(FlagsChecked):
             logging.info("Batch: %7d %-30s %s", step, name, text)
 
     def _watch(self, each: Any) -> None:
+        """Measure the results of a block and of all blocks inside, or of an executor."""
         if hasattr(each, "set_monitor_callback"):
             each.set_monitor_callback(self._measure, self.monitor_all)
             return

@@ -89,6 +89,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
         return view
 
     def _write(self, target: Any, value: Any) -> None:
+        """Write a value that broadcasts to `target`, which is this array or a view of it."""
         if is_large(value):
             check_held("assign", value, target.dtype)
             value = float(value) if target.dtype.is_floating else value

@@ -297,6 +297,7 @@ class Block(FlagsChecked, Files):
         return self._forwarded(*arguments, **keywords)
 
     def _forwarded(self, *arguments: Any, **keywords: Any) -> Any:
+        """Run `forward` on the device of the inputs, after finding the shapes of parameters."""
         unknown = Unknown(self) if self._own.unfinished else None
         try:
             first = type(arguments[0]) if arguments else None

@@ -105,6 +105,7 @@ class CompiledStep:
         return found
 
     def _found(self) -> _Updated:
+        """What steps update. Raises `GemelError` if that cannot be one program on one device."""
         trainer = self._trainer
         trainer._find_groups()
         if trainer._has_others or trainer._on_store:
@@ -247,6 +248,7 @@ class _Program:
         return found
 
     def _check(self, loss: Any, trace: Trace) -> None:
+        """Raise for a parameter without part in the loss, and for views of what is overwritten."""
         if any(own.op_hook for own in trace.scopes.blocks.values()):
             raise _refused("a network of the step has a hook on operations (register_op_hook)")
         outside = trace.inputs.closed

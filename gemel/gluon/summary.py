@@ -169,6 +169,7 @@ def _cost(node: Node) -> int:
 
 
 def _table(block: Block, rows: list[Row], arguments: tuple[Any, ...], counted: bool) -> str:
+    """The table as text: a line for each layer that computes or has parameters, then the totals."""
     inputs: list[Any] = []
     flatten(arguments, inputs, [])
     shapes = ", ".join(str(tuple(x.shape)) for x in inputs)

@@ -153,6 +153,7 @@ class _Parser:
         self.position = 0
 
     def graph(self) -> Graph:
+        """Read a graph up to its line `end`."""
         name = self._next().split(" ", 1)[1]
         values: dict[str, Entry] = {}
         inputs: list[Entry] = []
@@ -183,6 +184,7 @@ class _Parser:
         return self.lines[self.position - 1]
 
     def _step(self, line: str, values: dict[str, Entry]) -> None:
+        """Read the line of a constant or an operation, and the graphs among its parameters."""
         left, _, right = line.partition(" = ")
         if right.startswith("constant "):
             values[left] = constant(_literal(right[9:], {}))

@@ -136,6 +136,7 @@ class LocalStore(KVStore):
         devices: Sequence[Device],
         blocks: Sequence[Sequence[Sequence[Any]]] = (),
     ) -> list[list[Any]]:
+        """The sums of `totals`, for each key in one place, or over a topology's links."""
         found: list[list[Any]] = [[None] * len(keys) for _ in devices]
         later = bytes_before(values)
         for position in reversed(range(len(keys))):

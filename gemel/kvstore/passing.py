@@ -84,6 +84,7 @@ class Passing:
         return row
 
     def _done(self, row: Array, bounds: list[int], messages: Messages) -> Array:
+        """Pass the parts of a row between the workers, round by round, until all have all sums."""
         import numpy
 
         sums = _Sums(row, bounds, self._rank)

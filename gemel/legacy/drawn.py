@@ -42,6 +42,8 @@ def _plain(x: Any) -> Any:
 
 
 def _declared(name: str, defaults: dict[str, float], draw: Callable[..., Any]) -> None:
+    """Declare the three operations of a distribution: from numbers, from arrays, like an array."""
+
     def given(settings: dict[str, Any]) -> list[Any]:
         chosen = {**defaults, **{k: v for k, v in settings.items() if v is not None}}
         return [float(chosen[each]) for each in defaults]

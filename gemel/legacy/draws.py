@@ -127,6 +127,7 @@ def _bound(
 
 
 def _distribution(name: str, offer: Offer) -> Any:
+    """The function of a distribution, which draws by one operation for numbers or for arrays."""
     defaults = PARAMETERS[name]
 
     def draw(*inputs: Any, **keywords: Any) -> Any:

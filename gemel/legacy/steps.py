@@ -200,6 +200,7 @@ SEVERAL: dict[str, tuple[int, Callable[..., Any]]] = {
 
 
 def _several(name: str, each: int, step: Callable[..., Any]) -> None:
+    """Declare a step for several weights: with rates and decays as settings, or as arrays."""
     settings = ("momentum",) if "mom" in name else ()
 
     def update(data: Any, rates: Any, decays: Any, keywords: dict[str, Any]) -> list[Any]:

@@ -251,6 +251,7 @@ def _differences(
     ignore_extra: bool,
     cast_dtype: bool,
 ) -> list[str]:
+    """Why values do not fit parameters, unless the settings allow it; empty if they do."""
     problems = []
     given = {id(targets[name]) for name in values if name in targets}
     missing = [name for name, parameter in targets.items() if id(parameter) not in given]

@@ -252,6 +252,7 @@ def over_heads(
 def _over_axes(
     body: Callable[..., list[Any]], arrays: Sequence[Any], lead: list[int], together: int
 ) -> list[Any]:
+    """The body on parts of the leading axes, one after the other, or `together` at a time."""
     first, *rest = lead
     if not rest and same_for_all(first, together):
         return body(*arrays)

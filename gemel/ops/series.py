@@ -146,6 +146,7 @@ def gradient(f: Any, *varargs: Any, axis: Any = None, edge_order: int = 1) -> An
 
 
 def _slope(f: Any, step: Any, axis: int, order: int) -> Any:
+    """The slope along one axis: central differences inside, one-sided ones at both ends."""
     extent = f.shape[axis]
     if extent < order + 1:
         raise ShapeError(

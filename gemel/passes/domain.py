@@ -114,6 +114,7 @@ class Domain:
         return True
 
     def _add_reduction(self, node: Node) -> bool:
+        """Place a reduction; False unless it reduces the loops that others reduce."""
         source = node.inputs[0]
         known = self.placements.get(source)
         placement = self._whole(source) if known is None else known

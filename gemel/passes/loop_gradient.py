@@ -226,6 +226,7 @@ class _Sums:
         self.totals: dict[int, Total] = {i: self._total(term) for i, term in terms.items()}
 
     def _total(self, term: Entry) -> Total:
+        """How the sum of a term over all rounds follows from what the loop returns."""
         node = term.node
         if node.op is full:  # zeros: no gradient arrives
             return lambda given: term

@@ -104,6 +104,7 @@ class _Formula:
         self._visit(output, set())
 
     def _visit(self, entry: Entry, done: set[Entry]) -> None:
+        """Collect what an entry is computed from, up to what can be read from memory."""
         if entry in done or not self.possible:
             return
         done.add(entry)
@@ -199,6 +200,7 @@ class _Recomputing:
         return domain is not None and all(domain.writes_once(e.node) for e in body.outputs)
 
     def _rebuilt(self) -> Graph:
+        """The graph without the dropped arrays, which their readers recompute."""
         replaced: dict[Entry, Entry] = {}
         for node in self.nodes:
             given = {e: self.dropped[e] for e in node.inputs if e in self.dropped}

@@ -158,6 +158,7 @@ def _made(groups: list[list[Entry]]) -> dict[Node, int]:
 def _piece(
     steps: list[Node], wanted: dict[Entry, None], made: dict[Node, int], position: int
 ) -> Piece:
+    """The piece at this position, which takes what it reads of other pieces as inputs."""
     replaced: dict[Entry, Entry] = {}
     inputs: dict[Entry, Entry] = {}
 

@@ -120,6 +120,7 @@ class _Writer:
         return [self._slice(operation, ready[operation.number]) for operation in self.done]
 
     def _slice(self, operation: Operation, ready: int) -> dict[str, Any]:
+        """The event of an operation whose inputs were ready at `ready`."""
         told = {
             "number": operation.number,
             "specs": operation.detail,

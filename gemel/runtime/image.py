@@ -302,6 +302,7 @@ class _ImageWriter:
         self.bytes = bytearray()
 
     def image(self, embed: bool) -> bytes:
+        """The bytes: a header, the words of head and body, then those of texts and kernels."""
         source = self.source
         inputs = self._list(source.inputs, self._input)
         body = [

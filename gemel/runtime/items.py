@@ -44,6 +44,7 @@ class Items:
         return self._step(item)
 
     def _step(self, item: Launch) -> Step:
+        """A launch as a step of the image, with constant numbers among the integers."""
         integers = list(item.integers)
         scalars = []
         for position, number in item.scalars:

@@ -274,6 +274,7 @@ class Lowering:
         )
 
     def _emit(self, node: Node) -> None:
+        """Emit one operation: a view, a fused node, or one with a rule of its own."""
         op = node.op
         assert op is not None
         self.emission.node = node
@@ -336,6 +337,7 @@ class Lowering:
         return (Layout(entry.shape, strides, layout.offset),)
 
     def _fused(self, node: Node, outputs: list[Place]) -> None:
+        """Emit the launches of a fused node: a matrix product with its epilogue, or loops."""
         body: Graph = node.params["body"]
         places = dict(zip(body.inputs, (self.where[e] for e in node.inputs), strict=True))
         if any(map(is_product, body.walk())):

@@ -123,6 +123,7 @@ def _first_line(node: Any) -> int:
 
 
 def _rewritten(function: FunctionType) -> FunctionType:
+    """A function of the rewritten source, with the closure, defaults and name of the original."""
     code, original = function.__code__, _find(function)
     if code.co_flags & GENERATES:
         raise TraceError(

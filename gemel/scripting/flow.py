@@ -103,6 +103,7 @@ class Flow:
         return self._branch(test, (then, otherwise), state, names, line)
 
     def _branch(self, test: Any, sides: Any, state: State, names: Any, line: int) -> Any:
+        """Trace both sides of a branch that the program decides, and add it as one operation."""
         predicate, before = condition(test), state.get()
         values = {p: v for name in names for p, v in leaves(before[name], (name,))}
         objects = Objects(values)

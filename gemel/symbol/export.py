@@ -265,6 +265,7 @@ class Exported(Traced):
         return self._sources[id(source)]
 
     def _variable(self, entry: Entry) -> Reference:
+        """The variable, or the number, for an entry that no operation computes."""
         if self._border is not None and not entry.node.is_number:
             variable = SymbolNode(VARIABLE, self._unique(entry.node.name or "outer"))
             self._border[1][entry] = variable

@@ -58,6 +58,7 @@ def _for_symbols(function: Callable[..., Any], kind: str) -> Callable[..., Any]:
 def _composed(
     function: Callable[..., Any], kind: str, inputs: tuple[Any, ...], keywords: dict[str, Any]
 ) -> Symbol:
+    """The symbol of a call of a function of `np` or `npx`, by the operation that MXNet has."""
     bare = NAMES.get(function.__name__, function.__name__)
     name = named(keywords.pop("name", None), bare)
     number = next((each for each in inputs if type(each) in (int, float)), None)

@@ -36,6 +36,7 @@ def written(heads: Sequence[Reference]) -> str:
 
 
 def _graph(heads: Sequence[Reference], about: Sequence[str] = ()) -> str:
+    """The text of a graph; `about` are further fields, which only the outermost graph has."""
     nodes = nodes_of(heads)
     places = {id(node): place for place, node in enumerate(nodes)}
     versions: dict[int, int] = {id(n): 1 for node in nodes for n in node.auxiliary()}
@@ -159,6 +160,7 @@ class _Reader:
     def node(
         self, place: int, raw: Any, before: list[SymbolNode], outer: str, depth: int
     ) -> SymbolNode:
+        """Read a node, whose inputs are among those `before` it. Raises `SymbolFileError`."""
         where = f"{outer}nodes[{place}]: "
         if not isinstance(raw, dict):
             raise self.fail(f"{where}is a {type(raw).__name__}, not an object")

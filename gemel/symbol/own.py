@@ -102,6 +102,7 @@ def _spec(spec: Spec) -> list[Any]:
 
 
 def _graph(graph: Graph) -> dict[str, Any]:
+    """A graph inside of a node as values of JSON; `_graph_of` reads them."""
     names: dict[Entry, list[int]] = {entry: [-1, i] for i, entry in enumerate(graph.inputs)}
     nodes: list[Any] = []
     for node in graph.walk():
@@ -193,6 +194,8 @@ def holds(guard: Any, extents: Mapping[str, Any], every: bool = True) -> bool:
 
 
 def _graph_of(held: Any, extents: Mapping[str, Any], depth: int) -> Graph:
+    """The graph that `_graph` has described. Raises `SymbolFileError`."""
+
     def entry(place: Any) -> Entry:
         node, index = map(int, place)
         if not -1 <= node < len(results):

@@ -144,6 +144,8 @@ def numeric_grad(
 def _differences(
     executor: Any, location: Any, states: Any, heads: Any, eps: float, training: bool
 ) -> dict[str, Any]:
+    """The gradient for each floating array, by differences of the results, element by element."""
+
     def total() -> float:
         executor.copy_params_from({}, states or {})
         found = executor.forward(is_train=training)

@@ -192,6 +192,7 @@ class Compiled:
         return bound, flat
 
     def _bind(self, flat: Arguments) -> Bound:
+        """Bind a program that fits these arguments, traced now if none does, to their sizes."""
         arrays = tuple((a.ndim, a._code) for a in flat.arrays)
         key = flat.structure, _mode(flat), arrays
         if key not in self._programs:

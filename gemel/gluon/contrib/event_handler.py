@@ -412,6 +412,7 @@ class CheckpointHandler(FlagsChecked, _Periodic):
             self._resume(estimator)
 
     def _resume(self, estimator: Any) -> None:
+        """Load the newest checkpoint in the folder, if there is one, and train what is left."""
         pattern = re.compile(re.escape(self.model_prefix) + r"-epoch(\d+)batch(\d+)\.params")
         names = (pattern.fullmatch(path.name) for path in self.model_dir.iterdir())
         found = [(int(name[1]), int(name[2])) for name in names if name]

@@ -210,6 +210,7 @@ class Ahead:
             raise
 
     def _following(self) -> Any:
+        """The next batch; requests further ones before and after waiting for it."""
         self._fill(max(self._prefetch, 1))
         if not self._pending:
             self.close()

@@ -154,6 +154,8 @@ class Processes:
             self._poll.register(process.sentinel, select.POLLIN)
 
     def _start(self, number: int, maker: Maker, theirs: Any) -> None:
+        """Fork one worker process."""
+
         def begin() -> None:
             self._link.close()  # otherwise the worker would keep this socket open
             serve(maker, number, theirs, self._slots, self._board, self._owner)

@@ -255,6 +255,7 @@ class ServerStore(KVStore):
                 self._declare(one, made, values[0])
 
     def _declare(self, one: Any, key: Key, value: Any) -> None:
+        """Tell the servers of a key, learn what they know of it, and give them its first value."""
         if self._whole and len(key.pieces) > 1:
             raise self._refuse_pieces(key)
         pushed, known = [], []
@@ -313,6 +314,7 @@ class ServerStore(KVStore):
                 self._push(one, known, total, priority)
 
     def _push(self, one: Any, key: Key, total: Any, priority: int) -> None:
+        """Issue a push of a key, which is sent after the key's pushes before it."""
         import numpy
 
         given = callback.as_twin(total)

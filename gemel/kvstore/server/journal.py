@@ -292,6 +292,7 @@ def _described(state: State, arrays: list[Any]) -> dict[str, Any]:
 
 
 def _restored(description: dict[str, Any], data: bytes, offset: int) -> State:
+    """The state of a snapshot: its description, and the bytes of its arrays from an offset on."""
     import numpy
 
     arrays: list[numpy.ndarray[Any, Any]] = []

@@ -109,6 +109,7 @@ class State:
         return True
 
     def _push(self, rank: int, message: Message) -> bool:
+        """Take a worker's push; False for one that was taken before. Raises `WorldError`."""
         self._takes_part(rank)
         entry = self.entry(rank, message.key)
         entry.fits(rank, message)

@@ -65,6 +65,7 @@ def _kept(node: Any, x: Any, sizes: Any) -> list[float]:
 
 
 def _resized(node: Any, x: Any, scales: Any, sizes: Any, where: str, rounding: str) -> Any:
+    """An image resized along one axis after the other, by scales or to sizes."""
     axes = [axis % x.ndim for axis in node.get("axes") or range(x.ndim)]
     mode = node.get("mode", "nearest")
     rounds = node.get("keep_aspect_ratio_policy", "stretch") != "stretch"
