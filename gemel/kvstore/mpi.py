@@ -383,12 +383,12 @@ def _library() -> Any:
 
 def _check_size(size: int, library: Any) -> None:
     """Raise if the processes were started by the launcher of another MPI."""
-    told = {name: int(os.environ[name]) for name in SIZES if os.environ.get(name, "").isdecimal()}
-    name = next((name for name, number in told.items() if number != size), None)
+    counts = {name: int(os.environ[name]) for name in SIZES if os.environ.get(name, "").isdecimal()}
+    name = next((name for name, number in counts.items() if number != size), None)
     if name is not None:
         version = library.Get_library_version().splitlines()[0]
         raise WorkersError(
-            f"kvstore 'dist_sync': {told[name]} processes were started ({name}), but MPI sees "
+            f"kvstore 'dist_sync': {counts[name]} processes were started ({name}), but MPI sees "
             f"{size}: the mpirun that started them belongs to an MPI other than {version}; start "
             "them with python -m gemel launch"
         )

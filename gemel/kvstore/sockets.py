@@ -348,12 +348,14 @@ class _Door:
 
     def _connected(self, other: int, row: bytes, use: str) -> socket.socket:
         (port,) = struct.unpack(">H", row[:2])
-        told = [socket.inet_ntoa(row[at : at + 4]) for at in range(2, len(row), 4)]
+        addresses = [socket.inet_ntoa(row[at : at + 4]) for at in range(2, len(row), 4)]
         near = self._machines[other] == self._machines[self._rank]
-        told = [one for one in told if one != "0.0.0.0" and (near or not one.startswith("127."))]
+        addresses = [
+            one for one in addresses if one != "0.0.0.0" and (near or not one.startswith("127."))
+        ]
         if near:
-            told.reverse()
-        for address in told:
+            addresses.reverse()
+        for address in addresses:
             with contextlib.suppress(*STRANGE):
                 channel = socket.create_connection((address, port), self._left())
                 try:

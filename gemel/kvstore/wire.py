@@ -68,10 +68,10 @@ class MpiWire:
         self._status = library.Status()
         self.machines = self._machines()
         self._connections: Connections | None = None
-        told = config.SOCKETS.read()
+        chosen = config.SOCKETS.read()
         if 1 < self.size <= MOST_PAIRS:
             self._connections = opened(
-                self.machines, self.rank, self.gathered, self.broadcast, told
+                self.machines, self.rank, self.gathered, self.broadcast, chosen
             )
         #: Whether `received` sleeps until something arrives and there is a way `lines`.
         self.has_sockets = self._connections is not None

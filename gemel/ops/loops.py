@@ -44,15 +44,15 @@ def mapped(change: Callable[..., Any], *given: Any) -> Any:
     return nested(iter([change(*column) for column in columns]), given[0])
 
 
-def pair(told: str, returned: Any) -> tuple[Any, Any]:
+def pair(rule: str, returned: Any) -> tuple[Any, Any]:
     """What a loop's function returned, its output and what it carries on.
 
-    Raises `OperandError` if these are not two, or not arrays; `told` says what they should be.
+    Raises `OperandError` if these are not two, or not arrays; `rule` says what they should be.
     """
     if not isinstance(returned, (tuple, list)) or len(returned) != 2:
-        raise OperandError(f"{told}, not {returned!r}")
+        raise OperandError(f"{rule}, not {returned!r}")
     if any(leaf is None for leaf in leaves(returned)):
-        raise OperandError(f"{told}, of arrays or lists of them, not {returned!r}")
+        raise OperandError(f"{rule}, of arrays or lists of them, not {returned!r}")
     return returned[0], returned[1]
 
 

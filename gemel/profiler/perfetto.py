@@ -49,7 +49,7 @@ class _Span(NamedTuple):
     finished: int
     name: str
     category: str
-    told: dict[str, Any]
+    details: dict[str, Any]
 
 
 class _Writer:
@@ -121,7 +121,7 @@ class _Writer:
 
     def _slice(self, operation: Operation, ready: int) -> dict[str, Any]:
         """The event of an operation whose inputs were ready at `ready`."""
-        told = {
+        details = {
             "number": operation.number,
             "specs": operation.detail,
             "bytes": operation.bytes,
@@ -136,7 +136,7 @@ class _Writer:
             "waited for others us": (ready - operation.issued) / 1000,
         }
         if operation.number in self.labels:
-            told["scope"] = self.labels[operation.number]
+            details["scope"] = self.labels[operation.number]
         return self.event(
             "X",
             operation.name,
@@ -144,7 +144,7 @@ class _Writer:
             operation.started,
             dur=operation.duration / 1000,
             cat="copy" if operation.copies else "operation",
-            args=told,
+            args=details,
         )
 
     def steps(self) -> Events:
@@ -201,7 +201,7 @@ class _Writer:
                 span.started,
                 dur=(span.finished - span.started) / 1000,
                 cat=span.category,
-                args=span.told,
+                args=span.details,
             )
             for thread, rows in self.rows.items()
             for place, row in enumerate(rows)
@@ -233,8 +233,8 @@ class _Writer:
 def _wait(wait: Wait, known: Mapping[int, Operation]) -> _Span:
     waited = known.get(wait.operation)
     what = f"{waited.name} #{waited.number}" if waited else wait.kind
-    told = {"kind": wait.kind, "at": f"{wait.file}:{wait.line}"}
-    return _Span(wait.started, wait.finished, f"wait for {what}", "wait", told)
+    details = {"kind": wait.kind, "at": f"{wait.file}:{wait.line}"}
+    return _Span(wait.started, wait.finished, f"wait for {what}", "wait", details)
 
 
 def _stretch(note: Slice) -> _Span:

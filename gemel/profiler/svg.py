@@ -190,11 +190,11 @@ def _node(node: Operation, box: Box) -> str:
     kind = _kind(node)
     fill, stroke = COLOURS[kind]
     result = node.detail.rpartition(" -> ")[2] or kibibytes(node.bytes)
-    told = f"#{node.number} {node.name}: {node.detail}; {node.duration / 1000:.1f} us; {node.where}"
-    told += f"; in {node.label}" if node.label else ""
+    text = f"#{node.number} {node.name}: {node.detail}; {node.duration / 1000:.1f} us; {node.where}"
+    text += f"; in {node.label}" if node.label else ""
     middle = box.x + WIDTH / 2
     return (
-        f'<g class="{kind}"><title>{_text(told)}</title>'
+        f'<g class="{kind}"><title>{_text(text)}</title>'
         f'<rect x="{box.x:.1f}" y="{box.y:.1f}" width="{WIDTH}" height="{HEIGHT}" '
         f'rx="{HEIGHT / 2 if node.copies else 5}" fill="{fill}" stroke="{stroke}"/>'
         f'<text x="{middle:.1f}" y="{box.y + 16:.1f}" text-anchor="middle">'
@@ -237,13 +237,13 @@ def _strip(node: Operation) -> Strip:
     return (link_device(node.lane) or node.device), False
 
 
-def _text(told: str) -> str:
+def _text(text: str) -> str:
     """Make a text valid in XML, which has no place for control characters."""
-    return escape("".join(c if c.isprintable() else " " for c in told))
+    return escape("".join(c if c.isprintable() else " " for c in text))
 
 
-def _short(told: str, length: int) -> str:
-    return _text(told if len(told) <= length else told[: length - 1] + "…")
+def _short(text: str, length: int) -> str:
+    return _text(text if len(text) <= length else text[: length - 1] + "…")
 
 
 def _legend(top: float) -> str:

@@ -24,10 +24,10 @@ def as_c(name: str, items: Iterable[Any], printed: Callable[..., str] = source) 
     """
     programs: dict[str, Any] = {}
     lines = list(_steps(items, programs, 1))
-    told = "\n".join(f" * {line}" for line in lines)
+    listing = "\n".join(f" * {line}" for line in lines)
     if len(programs) == 1:
-        told = told.replace("kernel0", "kernel")
-    head = f"/* {name}: what is done, in order, for the sizes seen\n{told}\n */\n"
+        listing = listing.replace("kernel0", "kernel")
+    head = f"/* {name}: what is done, in order, for the sizes seen\n{listing}\n */\n"
     return f"{head}{printed(list(programs.values())) if programs else ''}"
 
 

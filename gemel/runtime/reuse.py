@@ -52,8 +52,8 @@ class OptimizedCache:
 
         Equal graphs also have the same origins, since these are part of error messages.
         """
-        told = tuple([(node.origin, node.part) for node in graph.walk()])
-        text = body_text(graph), told
+        origins = tuple([(node.origin, node.part) for node in graph.walk()])
+        text = body_text(graph), origins
         if text not in self._known:
             self._known[text] = optimize(graph, self.passes), graph
         return self._known[text][0]

@@ -84,7 +84,7 @@ def label_of(node: Node) -> tuple[str, list[Any]]:
     Extents are {0}, {1}..., indices into the second result: a plan serves many sizes.
     """
     parts = [node.part or node.op.name for node in operations_of(node) if node.op is not None]
-    told = " + ".join(dict.fromkeys(parts)) or "copy"
+    operations = " + ".join(dict.fromkeys(parts)) or "copy"
     sizes: list[Any] = []
     specs = Counter((spec.dtype.name, spec.shape) for spec in node.specs)
     results = []
@@ -92,7 +92,7 @@ def label_of(node: Node) -> tuple[str, list[Any]]:
         places = (f"{{{number}}}" for number in range(len(sizes), len(sizes) + len(shape)))
         results.append(f"{f'{count} x ' if count > 1 else ''}{dtype}[{', '.join(places)}]")
         sizes += shape
-    return f"{told} -> {', '.join(results)}" if results else told, sizes
+    return f"{operations} -> {', '.join(results)}" if results else operations, sizes
 
 
 def located(failure: tuple[str, str] | None, node: Node) -> tuple[str, str] | None:

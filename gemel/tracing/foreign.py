@@ -39,10 +39,10 @@ def written(
             continue
         own = given[position]
         if not isinstance(own, numpy.ndarray) or not own.flags.writeable:
-            told = f"an argument of the type {type(own).__name__}"
-            told = "a read-only array of NumPy's" if isinstance(own, numpy.ndarray) else told
+            what = f"an argument of the type {type(own).__name__}"
+            what = "a read-only array of NumPy's" if isinstance(own, numpy.ndarray) else what
             raise TraceError(
-                f"{name}: it writes to {told}; pass gemel.np.array of it, which is then written to"
+                f"{name}: it writes to {what}; pass gemel.np.array of it, which is then written to"
             )
         for other, array in enumerate(given):
             shared = isinstance(array, numpy.ndarray) and numpy.may_share_memory(own, array)

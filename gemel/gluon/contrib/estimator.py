@@ -182,8 +182,8 @@ class Estimator:
             for batch in self.position.batches(train_data):
                 handlers.tell("batch_begin", self, batch=batch)
                 _, label, pred, loss = self.batch_processor.fit_batch(self, batch, batch_axis)
-                told = {"batch": batch, "pred": pred, "label": label, "loss": loss}
-                over = handlers.tell("batch_end", self, **told)
+                arguments = {"batch": batch, "pred": pred, "label": label, "loss": loss}
+                over = handlers.tell("batch_end", self, **arguments)
                 if over:
                     break
             if not self.position.done:

@@ -170,8 +170,8 @@ class Pad:
         shape = (len(arrays), *widest)
         # An empty list has no dtype, but an empty array does.
         pairs = zip(arrays, data, strict=True)
-        told = [x for x, given in pairs if x.size or not isinstance(given, (list, tuple))]
-        dtype = self._dtype or _with_value(self._val, told or arrays)
+        typed = [x for x, given in pairs if x.size or not isinstance(given, (list, tuple))]
+        dtype = self._dtype or _with_value(self._val, typed or arrays)
         found = np.full(shape, self._val, dtype=dtype)
         for number, x in enumerate(arrays):
             place = (number, *(slice(0, n) for n in x.shape))

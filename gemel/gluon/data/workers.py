@@ -271,7 +271,7 @@ class Processes:
 
     def _died(self) -> None:
         """Raise the error for a worker that has ended, and end the others."""
-        told = "a worker has ended"
+        problem = "a worker has ended"
         ended = multiprocessing.connection.wait([p.sentinel for p in self._processes], PATIENCE[1])
         for me, process in enumerate(self._processes):
             if process.sentinel not in ended:
@@ -283,14 +283,14 @@ class Processes:
                 how = f"was killed by {signal.Signals(-code).name}"
             places = {place for place in range(len(self._slots)) if self._board[place] == me + 1}
             work = [numbers for place, numbers in self._tasks.values() if place in places]
-            told = f"worker {me} (process {process.pid}) {how}"
+            problem = f"worker {me} (process {process.pid}) {how}"
             if work:
-                told += f" while it made the batch of examples {_some_of(work[0])}"
+                problem += f" while it made the batch of examples {_some_of(work[0])}"
             if code == -signal.SIGKILL:
-                told += "; the system does that when memory runs out"
+                problem += "; the system does that when memory runs out"
             break
         self.close()
-        raise WorkerError(f"DataLoader: {told}")
+        raise WorkerError(f"DataLoader: {problem}")
 
     def close(self) -> None:
         """End the workers and release the memory."""
@@ -312,14 +312,14 @@ class Processes:
 
 def _failure(kind: type[BaseException], what: str, where: str, text: str) -> WorkerError:
     """A `WorkerError` that, if possible, is also an instance of the data set's exception."""
-    told = f"DataLoader: {where}: {what}\nIn the worker:\n\n{text}"
+    message = f"DataLoader: {where}: {what}\nIn the worker:\n\n{text}"
     # A StopIteration would end the loop over the batches.
     if issubclass(kind, Exception) and not issubclass(kind, StopIteration):
         methods = {"__init__": _take_text, "__str__": _give_text}
         with contextlib.suppress(TypeError):  # it may not allow multiple inheritance
-            found: WorkerError = type(kind.__name__, (WorkerError, kind), methods)(told)
+            found: WorkerError = type(kind.__name__, (WorkerError, kind), methods)(message)
             return found
-    return WorkerError(told)
+    return WorkerError(message)
 
 
 def _take_text(self: BaseException, text: str) -> None:

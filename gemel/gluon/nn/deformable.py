@@ -98,7 +98,7 @@ class DeformableConvolution(HybridBlock):
         shapes = self._weight_shapes(int(x.shape[1]))
         self.deformable_conv_weight.shape, self.offset_weight.shape = shapes
 
-    def _told(self, x: Tensor) -> Tensor:
+    def _predicted(self, x: Tensor) -> Tensor:
         """The result of the second convolution for each position."""
         bias = None if self.offset_bias is None else self.offset_bias.data()
         return npx.convolution(
@@ -120,7 +120,7 @@ class DeformableConvolution(HybridBlock):
 
     def _read(self, x: Tensor, bias: Any) -> Tensor:
         weight = self.deformable_conv_weight.data()
-        return npx.deformable_convolution(x, self._told(x), weight, bias, **self._settings())
+        return npx.deformable_convolution(x, self._predicted(x), weight, bias, **self._settings())
 
     @of_array
     def forward(self, x: Tensor) -> Tensor:
@@ -144,11 +144,11 @@ class ModulatedDeformableConvolution(DeformableConvolution):
     _per_point = 3
 
     def _read(self, x: Tensor, bias: Any) -> Tensor:
-        told, shifts = self._told(x), self._offsets // 3 * 2
+        predicted, shifts = self._predicted(x), self._offsets // 3 * 2
         return npx.modulated_deformable_convolution(
             x,
-            told[:, :shifts],
-            npx.sigmoid(told[:, shifts:]) * 2,
+            predicted[:, :shifts],
+            npx.sigmoid(predicted[:, shifts:]) * 2,
             self.deformable_conv_weight.data(),
             bias,
             **self._settings(),

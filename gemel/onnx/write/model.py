@@ -46,21 +46,21 @@ def export(net: Any, path: Any, *, opset: int = OPSET, dynamic: bool | Sequence[
     function, given, names = _called(net)
     given, wanted = _sized(given, dynamic)
     found, made = modelled(function, given, names, wanted, net.name, opset)
-    told = []
+    limits = []
     if found.asked:
         rules = " and ".join(dict.fromkeys(found.asked))
-        told.append(
+        limits.append(
             f"has asked for sizes: the file is the program where {rules}, and cannot say so; make "
             "it the same for all sizes"
         )
     axes = fixed(found, function, given, wanted)
     if axes:
-        told.append(
+        limits.append(
             f"takes other sizes, but the file has {' and '.join(axes)}: a Python number is "
             "computed from them, or a size of 0 or 1 is a case of its own; compute with arrays "
             "(np.sqrt(n) in place of n ** 0.5), call it with larger arrays before"
         )
-    for each in told:
+    for each in limits:
         warnings.warn(
             f"onnx.export: {net.name} {each}, export it with dynamic=False, or use gemel.save, "
             "whose files ask again",
