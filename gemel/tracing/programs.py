@@ -19,6 +19,7 @@ from gemel.ir import precision
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder
 from gemel.ir.layout import Layout
+from gemel.ir.reads import noting
 from gemel.ir.state import shows_another
 from gemel.ir.trace import Trace
 from gemel.ir.unavailable import name_symbol
@@ -161,7 +162,8 @@ class Program:
             ]
         results: list[Any] = []
         try:
-            found = called(compiled.function, symbols)
+            with noting:
+                found = called(compiled.function, symbols)
         except AttributeError as error:
             name_symbol(error)
             raise
