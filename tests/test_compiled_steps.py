@@ -206,9 +206,36 @@ def test_arguments_by_name() -> None:
     same(*ways, rtol=0)
     with pytest.raises(TypeError, match="another"):
         step(x, y, another=1)
-    step = trainer.compile(lambda x, y, *, mode: LOSS(net(x), y))
-    with pytest.raises(TraceError, match="no keyword-only arguments besides batch_size: mode"):
-        step(x, y, mode=1)
+
+
+def test_arguments_that_are_given_by_name_only() -> None:
+    ways = []
+    for by_name in (False, True):
+        net = dense()
+        net.initialize(gemel.init.Constant(0.1))  # shapes are found in the first step
+        trainer = gluon.Trainer(net.collect_params(), "sgd", {"learning_rate": 0.5})
+
+        def forward(x: Any, *, y: Any, scale: Any = 2.0, mode: str = "a", net: Any = net) -> Any:
+            return LOSS(net(x), y["one"]) * scale * (1 if mode == "a" else 2)
+
+        step = trainer.compile(
+            forward if by_name else lambda *values: forward(*values[:-1], **values[-1])
+        )
+        found = []
+        for number in range(2):
+            x, y = batch(number)
+            for named in ({}, {"scale": 3.0}, {"mode": "b"}):
+                named["y"] = {"one": y}
+                found.append(step(x, **named) if by_name else step(x, named))
+        ways.append([loss.asnumpy() for loss in found])
+        weight = next(iter(net.collect_params().values())).data()
+        with pytest.raises(ArgumentError, match="argument y shares memory" if by_name else "t 1 s"):
+            step(x, y=weight) if by_name else step(x, {"y": weight})
+    same(*ways, rtol=0)
+    with pytest.raises(TypeError, match="another"):
+        step(x, y={"one": y}, another=1)
+    with pytest.raises(TypeError, match="'y'"):
+        step(x)
 
 
 def test_it_is_traced_once() -> None:

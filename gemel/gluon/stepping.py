@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gemel import autograd
 from gemel._core import Array
-from gemel.errors import ArgumentError, GemelError, GradientError, TraceError, check_function
+from gemel.errors import ArgumentError, GemelError, GradientError, check_function
 from gemel.gluon.parameter import Parameter
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry, walk
@@ -23,7 +23,7 @@ from gemel.optimizer.base import by_hand
 from gemel.optimizer.fused import Kept
 from gemel.tracing import compiled
 from gemel.tracing.mixing import mixed_so_far
-from gemel.tracing.nested import by_place, flatten
+from gemel.tracing.nested import Named, by_place, called, flatten, with_named
 
 if TYPE_CHECKING:
     from gemel.device import Device
@@ -54,9 +54,8 @@ class CompiledStep:
     def __call__(self, *arguments: Any, batch_size: float | None = None, **named: Any) -> Any:
         """Do one step. Returns the function's result, computed before the update.
 
-        Raises `GradientError` for a parameter that has no part in the loss, `TraceError` for an
-        argument that can be given by name only, and `GemelError` where the trainer's parameters
-        live on several devices or are trained together with other workers.
+        Raises `GradientError` for a parameter that has no part in the loss, and `GemelError` where
+        the trainer's parameters live on several devices or are trained together with other workers.
         """
         if self._trainer._amp_loss_scaler is not None and self._trainer._amp_loss_scaler.dynamic:
             raise _refused("its losses are scaled (amp.init_trainer), so steps may be skipped")
@@ -67,12 +66,8 @@ class CompiledStep:
         if named:
             from inspect import signature  # rarely needed
 
-            arguments, left = by_place("step", signature(self._function), arguments, named)
-            if left:
-                raise TraceError(
-                    "step: it is compiled and takes no keyword-only arguments besides batch_size: "
-                    + ", ".join(left)
-                )
+            placed = by_place("step", signature(self._function), arguments, named)
+            arguments = with_named(*placed)
         if batch_size is None:
             batch_size = _length(arguments)
         trainer, updated = self._trainer, self._updated(arguments)
@@ -92,7 +87,7 @@ class CompiledStep:
         if self._last is None or self._last.words != words or not self._last.holds():
             if not all(p._arrays for p in self._trainer._params if p.grad_req != "null"):
                 with autograd.pause(train_mode=False):
-                    self._function(*arguments)  # creates parameters of unknown shape
+                    called(self._function, arguments)  # creates parameters of unknown shape
             self._last = self._found()
         return self._last
 
@@ -200,14 +195,17 @@ class _Program:
 
         No gradient would pass through it, and it might be read before or after the update.
         """
-        for position, argument in enumerate(arguments):
+        places: list[tuple[Any, Any]] = [*enumerate(arguments)]
+        if arguments and type(arguments[-1]) is Named:
+            places[-1:] = arguments[-1].items()
+        for place, argument in places:
             arrays = [argument]
             if isinstance(argument, (list, tuple, dict)):
                 flatten(argument, arrays, [])
             for array in arrays:
                 if isinstance(array, Array) and array._storage in self.storages:
                     raise ArgumentError(
-                        f"step: argument {position} shares memory with a parameter or an "
+                        f"step: argument {place} shares memory with a parameter or an "
                         "optimizer state, which the step overwrites; read the parameter inside "
                         "the function (data()), or pass a copy"
                     )
@@ -222,7 +220,7 @@ class _Program:
             # The function may have read this array by closure; its gradient includes that use.
             trace.inputs.closed.is_parameter(array, trace.state.parameter(parameter))
         with autograd.record():
-            found = mixed_so_far(trace, self.function(*arguments))
+            found = mixed_so_far(trace, called(self.function, arguments))
         with scope(None):
             return self._updating(trace, found, scalars)
 
