@@ -14,7 +14,7 @@ import pytest
 
 import gemel
 from gemel import _core, np, npx
-from gemel.errors import ExportWarning, ShapeError
+from gemel.errors import ExportError, ExportWarning, ShapeError
 from gemel.export.program import HEAD, MAGIC
 from gemel.gluon import SymbolBlock, nn, rnn
 
@@ -261,6 +261,30 @@ def test_sizes_that_a_file_holds_as_numbers(function: Any, tmp_path: Path) -> No
         found = exported(function, tmp_path, x)
     assert len(told) == 1 and told[0].filename == __file__
     assert (found(x[:2]) == function(x[:2])).all()
+
+
+def test_sizes_of_results_of_recurrent_layers(tmp_path: Path) -> None:
+    """They were plain numbers, and files of `o * o.shape[1]` silently held them."""
+    layer = rnn.LSTM(2, layout="NTC")
+    layer.initialize()
+    x = np.arange(60, dtype="float32").reshape(5, 3, 4) / 60
+
+    def function(x: Any) -> Any:
+        return layer(x) * layer(x).shape[1]
+
+    with pytest.warns(ExportWarning, match=r"only where data\.shape\[1\] == 3; use"):
+        found = exported(function, tmp_path, x)
+    numpy.testing.assert_allclose(found(x[:2]), function(x[:2]), rtol=1e-6)
+    layer = rnn.LSTM(2)
+    layer.initialize()
+    with pytest.raises(ExportError, match="a number depends on the batch size"):
+        exported(lambda x: layer(x) * layer(x).shape[0], tmp_path, x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        found = exported(lambda x: layer(x)[: layer(x).shape[0] - 1], tmp_path, x)
+    for length in (2, 5, 7):
+        x = np.ones((length, 3, 4))
+        numpy.testing.assert_allclose(found(x), layer(x)[:-1], rtol=1e-6)
 
 
 def test_a_number_of_the_batch_that_stands_in_a_file(tmp_path: Path) -> None:

@@ -100,6 +100,7 @@ class Notes:
         self._indices: dict[int, tuple[Any, Any]] = {}
         self._codes = _watched(rules)
         self._open: tuple[FrameType, Note] | None = None
+        self._least_rounds = trace.least_rounds
 
     def note_name(self, hint: str) -> str:
         """The name of a call's node: ``dense0_fwd`` for the operation of a layer."""
@@ -181,6 +182,7 @@ class Notes:
                 self._opened(frame, rule)
         elif event == "return" and self._open is not None and self._open[0] is frame:
             note, self._open = self._open[1], None
+            self._trace.least_rounds = self._least_rounds
             found = value if isinstance(value, (tuple, list)) else (value,)
             for index, entry in enumerate(found):
                 if isinstance(entry, Entry):
@@ -198,6 +200,7 @@ class Notes:
         if written is not None:
             hint = code.co_name if code.co_name != "_" else written.name.lower()
             self._open = frame, Note(written, self.note_name(hint.lower()))
+            self._trace.least_rounds = 1  # the rounds are not written, and their number stays free
 
     def _is_computed(self, value: Any) -> bool:
         """Whether an argument is an array that the file has to compute."""
