@@ -10,6 +10,7 @@ import cProfile
 import json
 import pstats
 import random
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -285,6 +286,19 @@ NUMBERS: dict[str, Any] = {
     "a histogram": lambda x, n: np.histogram(x, 5, (-2, 2)),
     "quotients": lambda x, n: [n // 2, 20 // n, n // n, (n * 9999999 + 1) // 3, x // 0.1, 1 // x],
     "quotients by zero": lambda x, n: [1.5 // n, x // (x * 0)],
+    "quotients by infinity": lambda x, n: [
+        x // inf,
+        x // -inf,
+        x // (x * inf),
+        inf // n,
+        -inf // n,
+    ],
+    "quotients of infinity": lambda x, n: [
+        x[..., ::-1] // (x * -inf),
+        (x * inf) // 2.0,
+        5 // (x * inf),
+    ],
+    "beside -0.0": lambda x, n: [x / -0.0, x // -0.0, np.copysign(x, -0.0), n * -0.0, 3.0 - n],
     "along no axis": lambda x, n: [n.sum(axis=()), x.max(axis=()), np.all(n, axis=())],
     "a rest": lambda x, n: np.fmod(n, 3),
 }
@@ -301,6 +315,8 @@ def test_numbers_have_the_dtype_of_the_result(name: str, tmp_path: Path) -> None
     for one, two in zip(found, wanted, strict=True):
         assert one.dtype == two.dtype
         numpy.testing.assert_array_equal(one.asnumpy(), two.asnumpy())
+        if name == "beside -0.0":
+            assert (np.signbit(one) == np.signbit(two)).all()
 
 
 # --- parameters -----------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +110,19 @@ case(
 )
 case("quotients with signs", np.floor_divide, np.array([-5, 5, -6, 7]), np.array([3, -3, -3, 2]))
 case("quotients by zero", lambda n: (2.5 // n, np.divmod(-1.5, n)[0]), np.array([0.0, 2.0, -0.0]))
+INFINITE = np.array([inf, -inf, inf, -inf, 2.0])
+case(
+    "quotients by infinity",
+    lambda x, y: (x // y, 3.0 // y, y // x, x // inf, x // -inf, np.divmod(x, y)[1]),
+    np.array([5.0, 5.0, -5.0, -5.0, -inf]),
+    INFINITE,
+)
+case(
+    "tiny remainders",
+    lambda x, y: np.remainder(x, y) * 1e30,
+    np.array([-1.0, 3.5]),
+    np.array([1e-30, -1e-30]),
+)
 case("clip", lambda x: np.clip(x, -0.5, 0.5), F)
 case("clip of int64", lambda x: np.clip(x, -1, 2), I)
 case("clip by arrays", lambda x, y: np.clip(x, -y, y), F, np.abs(ROW))

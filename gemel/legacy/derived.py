@@ -22,11 +22,12 @@ class Derived(Legacy):
 
     def checked(self, settings: dict[str, Any]) -> dict[str, Any]:
         """The settings without those that have no meaning here; None counts as not given."""
-        kept = {name: value for name, value in settings.items() if value is not None}
+        # Beside a number `is_int` says whether 2.0 is one of Python's ints, and -0.0 is none.
+        unread = ("num_args", *DEVICES, *(() if self.name.endswith("_scalar") else ("is_int",)))
         return {
             name: value
-            for name, value in kept.items()
-            if name not in ("num_args", "is_int", *DEVICES)
+            for name, value in settings.items()
+            if value is not None and name not in unread
         }
 
 

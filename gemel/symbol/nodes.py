@@ -6,6 +6,7 @@ A rule returns the call as MXNet writes it, or entries that compute the same by 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from math import inf
 from typing import Any
 
 from gemel.dtype import DType, bool_
@@ -267,11 +268,16 @@ def _(node: Node) -> Found:
     """What remains without the remainder, divided: a quotient just below a whole number may have
     been rounded to it. Of whole numbers in float64, which MXNet's division is not."""
     dtype, divisor = node.specs[0].dtype, node.inputs[1].node
+    size = divisor.is_number and isinstance(divisor.value, Dim)
     a, b = (_cast(each, dtype) for each in node.inputs)
     wide = dtype if dtype.is_floating else DType("float64")
-    whole = call("subtract", a, call("remainder", a, b))
+    rest = call("remainder", a, b)
+    whole = call("subtract", a, rest)
     found = call("rint", call("divide", _cast(whole, wide), _cast(b, wide)))
-    if not divisor.is_number or (not isinstance(divisor.value, Dim) and divisor.value == 0):
+    if dtype.is_floating and not size and (not divisor.is_number or abs(divisor.value) == inf):
+        # What remains of a number by the infinity of the other sign is that infinity.
+        found = call("where", call("equal", call("absolute", rest), inf), -1, found)
+    if not size and (not divisor.is_number or divisor.value == 0):
         by_zero = call("divide", a, b) if dtype.is_floating else 0
         found = call("where", call("equal", b, 0), by_zero, found)
     return (_cast(found, dtype),)

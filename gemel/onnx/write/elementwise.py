@@ -148,9 +148,15 @@ def _remainder(graph: Graph, dtype: DType, a: str, b: str) -> str:
     """The remainder with the sign of b, which ONNX's Mod has only for integers."""
     if not dtype.is_floating:
         return graph.node("Mod", a, b)
-    rest = graph.node("Mod", a, b, fmod=1)
-    other = graph.node("Less", graph.node("Mul", rest, b), graph.constant(0, dtype))
+    rest, other = _rest(graph, dtype, a, b)
     return graph.node("Where", other, graph.node("Add", rest, b), rest)
+
+
+def _rest(graph: Graph, dtype: DType, a: str, b: str) -> tuple[str, str]:
+    """The remainder of floats with the sign of a, and whether that is not the sign of b."""
+    rest = graph.node("Mod", a, b, fmod=1)
+    signed = graph.node("Mul", graph.node("Sign", rest), b)  # rest * b may be rounded to 0
+    return rest, graph.node("Less", signed, graph.constant(0, dtype))
 
 
 @exports("fmod")
@@ -161,11 +167,11 @@ def _(graph: Graph, call: Call, a: str, b: str) -> Written:
 @exports("floor_divide")
 def _(graph: Graph, call: Call, a: str, b: str) -> Written:
     dtype, divisor = call.result.dtype, call.numbers[1]
-    whole = graph.node("Sub", a, _remainder(graph, dtype, a, b))
-    found = graph.node("Div", whole, b)
     if not dtype.is_floating:
-        return found
-    found = graph.node("Round", found)
+        return graph.node("Div", graph.node("Sub", a, _remainder(graph, dtype, a, b)), b)
+    rest, other = _rest(graph, dtype, a, b)
+    quotient = graph.node("Div", graph.node("Sub", a, rest), b)  # towards zero
+    found = graph.node("Sub", graph.node("Round", quotient), graph.cast(other, bool_, dtype))
     if divisor is not None and (isinstance(divisor, Dim) or divisor != 0):
         return found
     zero = graph.node("Equal", b, graph.constant(0, dtype))  # it leaves no number as the remainder
