@@ -37,7 +37,7 @@ FUNCTIONS = frozenset((
     "softplus", "normal", "log_gamma",
     "tan", "arcsin", "arccos", "arctan", "arctan2", "hypot", "sinc", "sinh", "cosh", "arcsinh",
     "arccosh", "arctanh", "degrees", "radians", "exp2", "log2", "log10", "logaddexp", "logaddexp2",
-    "cbrt", "ldexp", "elu", "gamma", "gammaln", "digamma", "trigamma", "erfinv",
+    "cbrt", "ldexp", "elu", "gamma", "gammaln", "digamma", "polygamma", "erfinv",
 ))  # fmt: skip
 
 #: The seed of random operations.
@@ -263,7 +263,7 @@ def _unary() -> list[Case]:
         "sqrt": "positive", "log": "positive", "log1p": "positive", "reciprocal": "nonzero",
         "log2": "positive", "log10": "positive", "arcsin": "unit", "arccos": "unit",
         "arctanh": "unit", "arccosh": "above one", "gamma": "positive", "gammaln": "positive",
-        "digamma": "positive", "trigamma": "positive", "erfinv": "unit",
+        "digamma": "positive", "polygamma": "positive", "erfinv": "unit",
     }  # fmt: skip
     names = [
         "negative", "absolute", "sign", "square", "reciprocal", "sqrt", "exp", "expm1", "log",
@@ -272,7 +272,7 @@ def _unary() -> list[Case]:
         "tan", "arcsin", "arccos", "arctan", "sinh", "cosh", "arcsinh", "arccosh", "arctanh",
         "degrees", "radians", "sinc", "exp2", "log2", "log10", "cbrt", "trunc", "round", "signbit",
         "modf", "frexp", "spacing", "positive", "fabs", "isfinite", "isinf", "isposinf", "isneginf",
-        "bitwise_count", "i0", "gamma", "gammaln", "digamma", "trigamma", "erfinv",
+        "bitwise_count", "i0", "gamma", "gammaln", "digamma", "polygamma", "erfinv",
     ]  # fmt: skip
     found = []
     for name in names:

@@ -256,3 +256,17 @@ def test_compiled_calls_stay_cut_off(function):
         loss.backward()
         found.append((x.grad.asnumpy(), y.grad.asnumpy()))
     numpy.testing.assert_allclose(found[1], found[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize("first", [npx.gammaln, npx.digamma])
+def test_gradients_of_the_gamma_function_of_any_order(first: Any) -> None:
+    """f(x + 1) - f(x) is log(x) for gammaln, and 1 / x for its derivative."""
+    x = array([0.2, 0.7, 1.0, 6.5, 20.0])
+    x.attach_grad()
+    with autograd.record():
+        found = first(x + 1) - first(x)
+        known = np.log(x) if first is npx.gammaln else 1 / x
+        for _ in range(5):
+            found = autograd.grad(found, x, create_graph=True)[0]
+            known = autograd.grad(known, x, create_graph=True)[0]
+            numpy.testing.assert_allclose(found.asnumpy(), known.asnumpy(), rtol=1e-9)

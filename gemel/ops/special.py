@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import factorial
 from typing import Any
 
 from gemel.dtype import float64
@@ -101,24 +102,50 @@ def digamma(xp: Any, x: Any) -> Any:
 
 @digamma.gradient
 def _(g: Any, y: Any, x: Any) -> Any:
-    return (g * trigamma(x),)
+    return (g * polygamma(x),)
+
+
+#: The even Bernoulli numbers from the second on.
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730)
 
 
 @elementwise(dtype="floating")
-def trigamma(xp: Any, x: Any) -> Any:
-    """The derivative of `digamma`."""
+def polygamma(xp: Any, x: Any, *, order: int = 1) -> Any:
+    """The derivative of `digamma` of that order, from 1 on (Abramowitz and Stegun 6.4)."""
     positive = xp.where(x < 0.5, 1 - x, x)
+    steps = STEPS + 2 * (order - 1)  # the series below grow with the order
     more: Any = 0
-    for step in range(STEPS):
-        inverse = 1 / (positive + step)
-        more = more + inverse * inverse
-    inverse = 1 / (positive + STEPS)
+    for step in range(steps):
+        more = more + (1 / (positive + step)) ** (order + 1)
+    inverse = 1 / (positive + steps)
     far = inverse * inverse
-    series = polynomial(far, (-691 / 2730, 5 / 66, -1 / 30, 1 / 42, -1 / 30, 1 / 6))
-    found = more + inverse + 0.5 * far + series * far * inverse
+    terms = [
+        number * factorial(2 * k + order - 1) / factorial(2 * k)
+        for k, number in enumerate(BERNOULLI, 1)
+    ]
+    series = polynomial(far, tuple(reversed(terms))) * far
+    series = factorial(order - 1) + 0.5 * factorial(order) * inverse + series
+    found = factorial(order) * more + series * inverse**order
     sine = _sine(xp, x)
-    turned = PI / xp.where(sine == 0, xp.nan, sine)
-    return xp.where(x < 0.5, turned * turned - found, found)
+    cotangent = _sine(xp, x + 0.5) / xp.where(sine == 0, xp.nan, sine)
+    turned = polynomial(cotangent, _of_cotangent(order)) * PI ** (order + 1)
+    sign = (-1) ** (order + 1)
+    return xp.where(x < 0.5, sign * turned - found, sign * found)
+
+
+def _of_cotangent(order: int) -> tuple[float, ...]:
+    """The polynomial of cot(x) that is its derivative of that order, without (-1)^order."""
+    powers = [0, 1]
+    for _ in range(order):
+        slope = [power * number for power, number in enumerate(powers)][1:]
+        padded = [*slope, 0, 0]
+        powers = [a + b for a, b in zip(padded, [0, 0, *slope], strict=True)]
+    return tuple(reversed(powers))
+
+
+@polygamma.gradient
+def _(g: Any, y: Any, x: Any, order: int = 1) -> Any:
+    return (g * polygamma(x, order=order + 1),)
 
 
 #: Numerators and denominators, highest power first: for the middle, nearer the ends, the ends.
