@@ -706,6 +706,7 @@ ELSEWHERE = {
     "detached": "detach() in a trace; arrays have their own (test_found_outside)",
     "cumprod_backward": "two of its inputs depend on each other (test_second_gradients)",
     "with_gradient": "its gradient is given, not that of what it computes (test_nd_calls)",
+    "found_by_lstsq": "its gradient is that of what `lstsq` found (test_np_linalg)",
     "branch": "its operands are programs: npx.cond makes them (test_three_ways)",
 }
 

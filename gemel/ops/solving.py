@@ -10,10 +10,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+from gemel import _core
 from gemel.device import beside_arrays
 from gemel.dtype import DType
 from gemel.errors import ShapeError
 from gemel.ir.declare import op
+from gemel.ir.methods import call
 from gemel.ir.public import Array, function
 from gemel.ir.reference import numpy
 from gemel.ops.arrange import matrix_transpose
@@ -320,8 +322,49 @@ def _(a: Any, b: Any, rcond: Any = None) -> tuple[Any, ...]:
     The sums are empty where a has not full rank: the call waits.
     """
     rcond = None if rcond == "warn" else rcond
-    x, residuals, rank, values = lstsq(*operands((a, b)), rcond=rcond)
-    return x, residuals, rank.astype("int64"), values
+    a, b = operands((a, b))
+    if not _core.recording() or not any(getattr(each, "_is_tracked", False) for each in (a, b)):
+        x, sums, rank, values = lstsq(a, b, rcond=rcond)
+    else:
+        x, sums, rank, values = lstsq(a.detach(), b.detach(), rcond=rcond)
+        x, sums, values = found_by_lstsq(a, b, x, sums, values, rcond=rcond)
+    return x, sums, rank.astype("int64"), values
+
+
+@op(outputs=3, complex=True)
+def found_by_lstsq(a: Any, b: Any, x: Any, sums: Any, values: Any, *, rcond: Any) -> Any:
+    """What `lstsq` has found, with its gradient: the tape holds calls whose shapes are known."""
+    return x, sums, values
+
+
+@found_by_lstsq.spec
+def _(a: Spec, b: Spec, x: Spec, sums: Spec, values: Spec, *, rcond: Any) -> tuple[Spec, ...]:
+    return x, sums, values
+
+
+@found_by_lstsq.gradient
+def _(g: Any, y: Any, a: Any, b: Any, x: Any, sums: Any, values: Any, *, rcond: Any) -> Any:
+    # Golub and Pereyra, as for `pinv`. The residual is orthogonal to what a @ x can be, so its
+    # square varies as if x stayed the same.
+    dx, dsums, dvalues = g
+    is_vector, x = b.ndim == 1, y[0]
+    if is_vector:
+        dx, b, x = (each if each is None else expand_dims(each, -1) for each in (dx, b, x))
+    rest, da, db = b - matmul(a, x), a * 0, b * 0
+    if dx is not None:
+        inverse = pinv(a, -1.0 if rcond is None else rcond, hermitian=False)
+        turned = adjoint(inverse)
+        db = matmul(turned, dx)
+        beside = dx - matmul(inverse, matmul(a, dx))
+        da = matmul(rest, adjoint(matmul(inverse, db))) - matmul(db, adjoint(x))
+        da = da + matmul(matmul(turned, x), adjoint(beside))
+    if dsums is not None and sums.shape[0] != 0:
+        slope = 2 * rest * dsums
+        da, db = da - matmul(slope, adjoint(x)), db + slope
+    if dvalues is not None:
+        u, _, vh = call("svd", a, full_matrices=False)
+        da = da + matmul(u * dvalues, vh)
+    return da, reshape(db, shape=(-1,)) if is_vector else db, None, None, None
 
 
 @function(public="np.linalg")
