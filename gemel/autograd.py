@@ -347,8 +347,8 @@ def _given(head_grads: Any, heads: list[Any]) -> list[Any]:
             )
         if g is not None and tuple(g.shape) != tuple(head.shape):
             raise ShapeError(
-                f"backward: the head {spec_of(head)} needs a gradient of the same shape and "
-                f"dtype, not {spec_of(g)}"
+                f"backward: the head {spec_of(head)} needs a gradient of the same shape, not "
+                f"{spec_of(g)}"
             )
     return grads
 
