@@ -181,48 +181,6 @@ def test_another_value_of_an_attribute_is_noticed():
     assert inner.calls == traces + 3
 
 
-def test_an_attribute_that_no_program_read_changes_none():
-    """Such as a number of steps, which was traced for in every step."""
-    inner = Scaled()
-    net = mlp(inner)
-    net.hybridize()
-    x, compiled = np.ones((1, 3)), gemel.compile(lambda x: inner(x))
-    inner.step_count, inner.seen = 0, None
-    for step in range(5):
-        inner.step_count += 1
-        inner.seen, net.losses = x, [step]
-        assert [each(x)[0, 0].item() for each in (net, inner, compiled)] == [2, 2, 2]
-    assert inner.calls == 4  # once more for the first other value of net.losses
-    inner.factor = 3.0
-    assert [each(x)[0, 0].item() for each in (net, inner, compiled)] == [3, 3, 3]
-    assert inner.calls == 7
-    del inner.step_count
-    assert net(x)[0, 0] == 3 and inner.calls == 7
-    assert "__getattribute__" not in vars(nn.Block.__mro__[-2])  # reads are as quick as ever
-
-
-def test_whatever_was_read_counts():
-    class Odd(nn.HybridBlock):
-        def forward(self, x):
-            return x * vars(self).get("a", 1) + getattr(self, "b", 0) + (hasattr(self, "c"))
-
-    net = Odd()
-    net.hybridize()
-    x = np.ones(2)
-    net.count = 0
-    for step in range(2):
-        net.count = step
-        assert net(x)[0] == 1
-    net.a = 3
-    assert net(x)[0] == 3
-    net.b = 4
-    assert net(x)[0] == 7
-    net.c = None
-    assert net(x)[0] == 8
-    del net.b
-    assert net(x)[0] == 4
-
-
 class Printing(nn.HybridBlock):
     def __init__(self, **settings):
         super().__init__(**settings)

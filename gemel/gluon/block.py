@@ -26,7 +26,6 @@ from gemel.gluon.shapes import Unknown, fitting_shapes, run_with_symbols
 from gemel.gluon.structure import Children, Internals, and_around, attribute_set
 from gemel.ir.current import current_trace
 from gemel.ir.graph import Entry
-from gemel.ir.reads import NotesReads
 from gemel.ndarray import ndarray
 from gemel.ops.shape import operand
 from gemel.ranges import FlagsChecked, check_flag
@@ -43,7 +42,7 @@ class BlockError(GemelError, ValueError):
     """A network with an invalid structure."""
 
 
-class Block(FlagsChecked, Files, NotesReads):
+class Block(FlagsChecked, Files):
     """Base class of the parts of a network: it has children, parameters, and `forward`.
 
     Assigning a block or a parameter to an attribute makes it part of this block. The names of its
@@ -120,8 +119,8 @@ class Block(FlagsChecked, Files, NotesReads):
         super().__delattr__(name)
 
     def _drop(self, registry: str, name: str) -> None:
-        if name in getattr(self, registry, ()):
-            del getattr(self, registry)[name]
+        if name in self.__dict__.get(registry, ()):
+            del self.__dict__[registry][name]
             self._changed()
 
     def register_child(self, block: Block, name: str | None = None) -> None:
@@ -337,7 +336,8 @@ class Block(FlagsChecked, Files, NotesReads):
             error.args = text, *error.args[1:]
         inner, path = getattr(error, "_path", (None, ()))
         keys = [key for key, child in self._children.items() if child is inner]
-        # The path of an error from elsewhere, such as an array that failed earlier, begins here.
+        # For an error that arose elsewhere, such as an array that failed earlier, the path begins
+        # here.
         path = (keys[0], *path) if keys else ()
         error._path = self, path  # type: ignore[attr-defined]
         error.layer = ".".join((self.name, *path))

@@ -75,7 +75,7 @@ class HybridBlock(Block):
         super()._drop_program()
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if type(value) is Entry and type(getattr(self, name, None)) is ndarray:
+        if type(value) is Entry and type(self.__dict__.get(name)) is ndarray:
             warnings.warn(
                 f"{self.name}: forward replaces the array self.{name}, but a hybridized block runs "
                 "this line once, when it is traced, so later calls change nothing; keep what "

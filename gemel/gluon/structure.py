@@ -3,8 +3,7 @@
 A compiled program over a block is valid while the block's structure stays the same. A change (a
 child, parameter or hook is added, replaced or removed) calls `Block._changed`. This drops the
 program and the `state` of the block and of all blocks that it is inside of. So does another value
-of an attribute that a program may have read (`attribute_set`), unless `forward` gives it while it
-is traced.
+of an attribute (`attribute_set`), unless `forward` gives it while it is traced.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from gemel.ir.current import current_trace
-from gemel.ir.reads import noting
 from gemel.tracing import compiled
 
 if TYPE_CHECKING:
@@ -38,7 +36,6 @@ class Internals:
                   while no program asks for it
     `in_parts`    whether inner hooks require running the children one by one; None: not known yet
     `precision`   the mixed precision of its programs, which overrides the one outside
-    `read`        the attributes that programs may have read; None: any, as none has changed yet
     """
 
     __slots__ = (
@@ -52,7 +49,6 @@ class Internals:
         "parents",
         "precision",
         "program",
-        "read",
         "state",
         "unfinished",
     )
@@ -70,7 +66,6 @@ class Internals:
         self.state: Any = None
         self.in_parts: bool | None = None
         self.precision: Any = None
-        self.read: set[str] | None = None
 
     def last_call(self) -> Any:
         """The kind of arguments of the last call of the block's program; None before the first."""
@@ -136,27 +131,22 @@ _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
 
 
 def attribute_set(block: Block, name: str, value: Any) -> None:
-    """Drop the programs that ran a block before one of its attributes, which they may have read,
-    gets another value.
+    """Drop the programs that ran a block before one of its attributes, which `forward` may have
+    read, gets another value.
 
     What `forward` itself keeps in the block while it is traced changes no program: it would be
-    traced in each call. From the first change on, programs that are traced anew note what they
-    read, so that an attribute that is only counted up in each step drops them once.
+    traced in each call.
     """
     own = getattr(block, "_own", None)
     if own is None or not (own.parents or own.state or own.compiled):
         return  # no program can have run it
     if current_trace() is not None or name in block._set_by_calls:
         return
-    if own.read is not None and own.read.isdisjoint((name, "__dict__")):
-        return
     before, kind = block.__dict__.get(name, ...), type(value)
     alike = kind in _PLAIN and kind is type(before) and repr(value) == repr(before)
     if value is not before and not alike:
         for each in and_around(block):
             each._drop_program()
-        if own.read is None:
-            own.read, noting.wanted = set(), True
 
 
 def and_around(block: Block) -> list[Block]:

@@ -19,7 +19,6 @@ from gemel.ir import precision
 from gemel.ir.closed import ClosedOver
 from gemel.ir.graph import Entry, Graph, Node, captured, constant, inline, placeholder
 from gemel.ir.layout import Layout
-from gemel.ir.reads import noting
 from gemel.ir.state import shows_another
 from gemel.ir.trace import Trace
 from gemel.ir.unavailable import name_symbol
@@ -162,8 +161,7 @@ class Program:
             ]
         results: list[Any] = []
         try:
-            with noting:
-                found = called(compiled.function, symbols)
+            found = called(compiled.function, symbols)
         except AttributeError as error:
             name_symbol(error)
             raise
