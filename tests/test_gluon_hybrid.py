@@ -581,3 +581,18 @@ def test_a_block_that_gives_what_is_no_result_of_a_program_runs_in_parts():
     with pytest.warns(UserWarning, match="it returned a SimpleNamespace"):
         close(net(x).y, expected)
     close(net(x).y, expected)
+
+
+def test_an_attribute_that_changes_in_every_step_warns_once() -> None:
+    net = nn.Dense(2, in_units=2)
+    net.initialize()
+    net.hybridize()
+    x = np.ones((1, 2))
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("always")
+        for step in range(20):
+            net.count = step
+            net(x)
+    (only,) = found
+    assert "the attribute count" in str(only.message)
+    assert only.filename == __file__

@@ -13,6 +13,7 @@ from collections.abc import MutableMapping
 from typing import TYPE_CHECKING, Any
 
 from gemel.ir.current import current_trace
+from gemel.process.tracebacks import warn
 from gemel.tracing import compiled
 
 if TYPE_CHECKING:
@@ -26,6 +27,7 @@ class Internals:
     `parents`     weak references to the blocks that have it as a child
     `names`       how many blocks of each kind were named in its scope
     `unfinished`  whether a parameter inside may still have an unknown shape
+    `changes`     how often each attribute got another value while there was a program
     `compiled`    its program, if it is hybridized and was called
     `program`     the same, if calls may go there directly because there are no hooks around it
     `given_up`    why it is not compiled as a whole although it is hybridized; None if it is
@@ -39,6 +41,7 @@ class Internals:
     """
 
     __slots__ = (
+        "changes",
         "compiled",
         "given_up",
         "group",
@@ -57,6 +60,7 @@ class Internals:
         self.parents: tuple[Any, ...] = ()
         self.names: dict[str, int] = {}
         self.unfinished = False
+        self.changes: dict[str, int] = {}
         self.compiled: Any = None
         self.program: Any = None
         self.given_up: str | None = None
@@ -126,6 +130,8 @@ class Children(dict[str, "Block"]):
             child._own.parents = tuple(p for p in child._own.parents if p is not self._block)
 
 
+#: After so many changes of an attribute that dropped programs, a warning says so.
+OFTEN = 8
 #: Attributes of these types are the same if they are written alike, which 0.0 and -0.0 are not.
 _PLAIN = frozenset((type(None), bool, int, float, complex, str, bytes))
 
@@ -144,9 +150,25 @@ def attribute_set(block: Block, name: str, value: Any) -> None:
         return
     before, kind = block.__dict__.get(name, ...), type(value)
     alike = kind in _PLAIN and kind is type(before) and repr(value) == repr(before)
-    if value is not before and not alike:
-        for each in and_around(block):
-            each._drop_program()
+    if value is before or alike:
+        return
+    around = and_around(block)
+    if any(each._own.compiled for each in around):
+        _count_change(block, name)
+    for each in around:
+        each._drop_program()
+
+
+def _count_change(block: Block, name: str) -> None:
+    """Warn once if an attribute changes so often that it may change in every step."""
+    changes = block._own.changes
+    changes[name] = changes.get(name, 0) + 1
+    if changes[name] == OFTEN:
+        warn(
+            f"{block.name}: the attribute {name} got another value {OFTEN} times, and each time "
+            "the hybridized block is traced again, as forward may read it; keep what changes in "
+            "every step elsewhere, or pass it to forward as an array"
+        )
 
 
 def and_around(block: Block) -> list[Block]:

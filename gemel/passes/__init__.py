@@ -4,7 +4,7 @@ What goes in is a traced graph, of composite operations on arrays of free or kno
 out computes the same, and each of its nodes is a view, a `fused` node (which becomes one kernel, or
 a few) or an operation that is lowered by its own rule. `runtime.lower` makes a plan of that.
 
-`simplify`, `hoist`, `join`, `parts`, `fuse`, `recompute`, `direct`
+`simplify`, `hoist`, `join`, `sink`, `parts`, `fuse`, `recompute`, `direct`
     The passes of the `PIPELINE`, which is below.
 `gradient`, `loop_gradient`, `saved`
     The gradient is a function on entries and not in the pipeline: its graph is made first, and then

@@ -190,8 +190,8 @@ class Site:
         if self._still(number):
             none = [zeros(register_type(operand.dtype, 1))]
             (found,) = builder.where_any(mask, none, lambda: [self.load(number)])
-            whole = self._splat(found)
-            return builder.select(mask, whole, zeros(whole.type))
+            alike = self._splat(found)
+            return builder.select(mask, alike, zeros(alike.type))
         if self.mask is not None:
             mask = builder.and_(mask, self.mask)
         masked = Site(self.access, self.bases, self.index, lanes, mask)
