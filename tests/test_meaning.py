@@ -213,12 +213,14 @@ def test_sums_over_windows_that_slide(target: str, size: tuple[int, ...], dtype:
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
-@pytest.mark.parametrize("schedule", ("outer", "outer 3x3", "outer 2x5", "outer 5x4"))
+@pytest.mark.parametrize(
+    "schedule", ("outer", "outer 3x3", "outer 2x5", "outer 5x4", "outer 3x3x2", "outer 7x2x3")
+)
 @pytest.mark.parametrize("dtype", (float32, int32))
 def test_sums_over_windows_with_a_border(target: str, schedule: str, dtype: DType) -> None:
     """Outside of the image windows are 0, and nothing is read there: the image has no room around
     it."""
-    high, wide = Schedule.parse(schedule)[2:4] if "x" in schedule else (3, 2)
+    high, wide, step = Schedule.parse(schedule)[2:5] if "x" in schedule else (3, 2, 1)
     record = Recorder()
     at = [(record.load(n, int64) - record.scalar(n, int64)).cast(uint64) for n in range(2)]
     conditions = tuple(at[n] < record.scalar(2 + n, int64).cast(uint64) for n in range(2))
@@ -232,11 +234,11 @@ def test_sums_over_windows_with_a_border(target: str, schedule: str, dtype: DTyp
     program = Program(2, 2, schedule, tuple(operands), (int64,) * 4, 0, tuple(record.code))
     kernel = compiled(target, program)
     for rows, columns in pairs((1, 2, 5, 18), (1, 7, 16, 37, 130)):
-        results = rows + high - 1, columns + wide - 1
+        results = (rows + 2 * (high - 1) - high) // step + 1, columns + wide - 1
         values = [numpy.arange(n) * 7 % 13 - 6 for n in (rows * columns, high * wide)]
         values.append(numpy.zeros(results[0] * results[1]))
         integers = [
-            *results, high, wide, 1, 0, 1, 0, 0, 1, 0, 1, columns, 1, columns, 1,
+            *results, high, wide, step, 0, 1, 0, 0, 1, 0, 1, step * columns, 1, columns, 1,
             0, 0, wide, 1, results[1], 1, 0, 0, high - 1, wide - 1, rows, columns,
         ]  # fmt: skip
         first = -dtype.itemsize * ((high - 1) * columns + wide - 1)  # that of the border

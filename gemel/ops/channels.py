@@ -12,9 +12,9 @@ from gemel.ops.windows import bordered_windows
 from gemel.spec import product
 
 #: Kernels of at most this many elements are unrolled into one multiplication for each; but not
-#: those of several rows and columns that move on by one row, which share what they read
-#: (`codegen.loops.rolling`, `sliding`).
-PLACES = 25
+#: those that overlap from row to row and have at most so many rows, which share what they read
+#: (`codegen.loops.rolling`).
+PLACES, ROWS = 25, 9
 
 
 def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
@@ -36,9 +36,10 @@ def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
 
 
 def _slide(moves: Any) -> bool:
-    """Whether windows have several rows and columns, and move on by one element."""
-    one = moves.stride == moves.ones and moves.dilate[0] == 1
-    return one and len(moves.kernel) == 2 and min(moves.kernel) > 1
+    """Whether windows have several rows and columns, move on by one or two, and overlap."""
+    if len(moves.kernel) != 2 or min(moves.kernel) == 1 or moves.dilate[0] != 1:
+        return False
+    return max(moves.stride) <= 2 and bool(moves.stride[0] < moves.kernel[0] <= ROWS)
 
 
 __all__ = ["PLACES", "channels_alone"]

@@ -213,10 +213,15 @@ class _Walk:
     def _load_where(self, step: Instruction, *conditions: Array) -> Array:
         number: Any = step.operand
         inside = functools.reduce(numpy.logical_and, conditions)
-        indices = numpy.broadcast_arrays(self._running(number), inside)[0]
-        memory, chosen = self._around(number, indices[numpy.broadcast_to(inside, indices.shape)])
-        found = numpy.zeros(indices.shape, _read(memory, step.dtype).dtype)
-        found[numpy.broadcast_to(inside, indices.shape)] = _read(memory[chosen], step.dtype)
+        indices, inside = numpy.broadcast_arrays(self._running(number), inside)
+        wanted = indices[inside]
+        # The operand may begin outside of its memory: what lies there is not even looked at.
+        first = wanted.min() if wanted.size else 0
+        start = self.starts[number] + int(first) * step.dtype.itemsize
+        memory = _memory(start, step.dtype, int((wanted - first).max(initial=-1)) + 1)
+        read = _read(memory[wanted - first], step.dtype)
+        found = numpy.zeros(indices.shape, read.dtype)
+        found[inside] = read
         return found
 
     def _store(self, step: Instruction, value: Array) -> None:

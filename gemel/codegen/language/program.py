@@ -19,9 +19,9 @@ Index operands have strides (their value is the sum of position x stride) and no
 Schedules are described in docs/internals/kernels.md. OUTER and INNER are plain loops, with vectors
 along the last outer or inner dimension; a call computes a range of the first outer dimension. Short
 rows of INNER are transposed (`short_rows`); few columns of OUTER are woven (`woven`). A number says
-how many rows are computed at a time (`sliding`), two numbers the size of windows that are unrolled
-(`rolling`). A last word names a recipe that is registered
-elsewhere (`schedules`).
+how many rows are computed at a time (`sliding`), two the size of windows that are unrolled, and a
+third by how many lines these move on, if that is more than one (`rolling`). A last word names a
+recipe that is registered elsewhere (`schedules`).
 
 All other schedules compute a range of tiles. Their outer dimensions are two of a batch, the rows,
 and one or three that columns run along. The integers called `TILES` are the last of `extra`.
@@ -84,10 +84,10 @@ class Schedule(NamedTuple):
 
     `kind` is `OUTER` or `INNER`, with or without the name of a `recipe`, and for OUTER the number
     of `rows` that are computed at a time, if windows slide along them, or the `rows` and `columns`
-    of windows that are unrolled; ``gemm``, ``amx`` (in tile
-    registers) or ``dot``, with micro-tiles of `rows` x `columns` and, for dot, `unroll` vectors
-    along k; ``pack``, into panels of `width` lines, which may be transposed (`turn`); or ``block``,
-    on a grid of threads, with tiles of `rows` x `columns` and steps of `unroll` along k.
+    of windows that are unrolled, and by how many lines they move on (`unroll`); ``gemm``, ``amx``
+    (in tile registers) or ``dot``, with micro-tiles of `rows` x `columns` and, for dot, `unroll`
+    vectors along k; ``pack``, into panels of `width` lines, which may be transposed (`turn`); or
+    ``block``, on a grid of threads, with tiles of `rows` x `columns` and steps of `unroll` along k.
 
     `a_form` and `b_form` say for ``gemm`` and ``amx`` whether the operand is read from panels or
     where it lies, contiguous along ``"k"``, ``"m"`` or ``"n"``, or in a form of windows. `split`: k
@@ -144,7 +144,8 @@ class Schedule(NamedTuple):
         elif self.kind == "pack":
             words = [str(self.width or "any"), "turn" if self.turn else "copy"]
         else:
-            size = f"{self.rows}x{self.columns}" if self.columns else str(self.rows or "")
+            sizes = [self.rows, self.columns, self.unroll if self.unroll > 1 else 0]
+            size = "x".join(str(size) for size in sizes if size)
             words = [word for word in (size, self.recipe) if word]
         return " ".join((self.kind, *words))
 
@@ -168,9 +169,8 @@ class Schedule(NamedTuple):
 def _read(kind: str, words: list[str]) -> Schedule:
     if kind in (OUTER, INNER):
         size = words.pop(0) if words and words[0][0].isdecimal() else "0"
-        numbers = [int(number) for number in size.split("x")]
-        rows, columns = numbers if len(numbers) == 2 else (*numbers, 0)
-        return Schedule(kind, words[0] if words else "", rows, columns)
+        rows, columns, step = map(int, (*size.split("x"), *("0", "1")[size.count("x") :]))
+        return Schedule(kind, words[0] if words else "", rows, columns, step)
     if kind == "pack":
         width, way = words
         _known("way to pack", way, ("turn", "copy"))

@@ -13,6 +13,7 @@ from gemel.codegen.language.program import (
     INPUT,
     OUTER,
     OUTPUT,
+    PAIRED,
     Instruction,
     Operand,
     Schedule,
@@ -36,10 +37,10 @@ def schedule_of(
     """How a program with vectors along its last outer dimension is computed: row by row unless it
     has windows that slide.
 
-    Such a program has one reduction, over the lines and columns of windows that move on by one of
-    their lines from row to row, and reads numbers that vary along them, such as weights. Small
-    windows roll over the image (`loops.rolling`). Of larger ones, some rows of results are computed
-    at a time (`loops.sliding`).
+    Such a program has one reduction, over the lines and columns of windows that move on by a line
+    or a few from row to row, and reads numbers that vary along them, such as weights. Small windows
+    roll over the image (`loops.rolling`). Of larger ones that move on by one line, some rows of
+    results are computed at a time (`loops.sliding`).
     """
     plain = Schedule(OUTER)
     names = [step.name for step in code]
@@ -55,29 +56,45 @@ def schedule_of(
     windows = {n for n, operand in varying.items() if is_window(operand)}
     weights = {n for n, o in varying.items() if (o.role, o.stride_class) == (INPUT, BROADCAST)}
     down = rows[-2][1]
-    slide = all(same_for_all(down[n], lines[n]) for n in windows)
+    step = _step([(down[n], lines[n]) for n in windows], high)
     writes = any(operand.role == OUTPUT for operand in varying.values())
-    if not (windows and slide and weights) or writes or str(reduction.attribute).startswith("arg"):
+    if not (step and weights) or writes or str(reduction.attribute).startswith("arg"):
         return plain
     indices = {n: operand for n, operand in varying.items() if operand.role == INDEX}
+    ahead = [step * each for each in lines]
     known = {*windows, *(n for n in weights if same_for_all(down[n], 0))}
-    known.update(n for n, o in indices.items() if _is_coordinate(n, o, down, lines, across))
-    chosen = {step.operand for step in code if step.name == "load_where"}
+    known.update(n for n, o in indices.items() if _is_coordinate(n, o, down, ahead, across))
+    chosen = {each.operand for each in code if each.name == "load_where"}
     small = high <= LOWEST and high * wide <= UNROLLED
-    if small and chosen <= windows and _read(code, reduction) <= known:
-        return plain._replace(rows=high, columns=wide)
-    if chosen:
+    if small and chosen <= windows and _apart(code) and _read(code, reduction) <= known:
+        return plain._replace(rows=high, columns=wide, unroll=step)
+    if chosen or step > 1 or any(operands[n].stride_class != CONTIGUOUS for n in windows):
         return plain
     return plain._replace(rows=next((count for count in AT_ONCE if count <= high), 0))
 
 
+def _step(windows: list[tuple[Any, Any]], high: int) -> int:
+    """By how many of their lines all windows move on from row to row, given their strides along
+    both, if they then overlap; else 0."""
+    for step in range(1, high if windows else 0):
+        if all(same_for_all(down, step * line) for down, line in windows):
+            return step
+    return 0
+
+
 def _is_coordinate(
-    number: int, index: Operand, down: Sequence[Any], lines: Sequence[Any], across: Sequence[Any]
+    number: int, index: Operand, down: Sequence[Any], ahead: Sequence[Any], across: Sequence[Any]
 ) -> bool:
     """Whether an index is that of a line of the image, or of a column."""
     if index.stride_class == BROADCAST:
-        return same_for_all(down[number], lines[number]) and same_for_all(across[number], 0)
-    return same_for_all(down[number], 0) and same_for_all(lines[number], 0)
+        return same_for_all(down[number], ahead[number]) and same_for_all(across[number], 0)
+    return same_for_all(down[number], 0) and same_for_all(ahead[number], 0)
+
+
+def _apart(code: Sequence[Instruction]) -> bool:
+    """Whether each condition for reading is one for a line or for a column alone."""
+    conditions = {a for step in code if step.name == "load_where" for a in step.arguments}
+    return all(len(_read(code, code[condition])) == 1 for condition in conditions)
 
 
 def _read(code: Sequence[Instruction], step: Instruction) -> set[int]:
@@ -93,7 +110,8 @@ def _read(code: Sequence[Instruction], step: Instruction) -> set[int]:
 
 def is_window(operand: Operand) -> bool:
     """Whether windows are read from an operand of such a program."""
-    return operand.varies and operand.role == INPUT and operand.stride_class == CONTIGUOUS
+    along = operand.stride_class in (CONTIGUOUS, PAIRED)
+    return operand.varies and operand.role == INPUT and along
 
 
 __all__ = ["is_window", "schedule_of"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import reduce
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemel.codegen.analysis import Sweep
 from gemel.codegen.language.program import (
@@ -23,7 +23,7 @@ from gemel.codegen.llvm.expression import Printer, Values
 from gemel.codegen.llvm.registers import register_type, splat
 from gemel.codegen.target import Target
 
-__all__ = ["Access", "Bases", "Site", "Values"]
+__all__ = ["Access", "Bases", "Masked", "Site", "Values"]
 
 #: By operand: its address, or the value of an index operand; None where it is not used.
 Bases = list[Any]
@@ -77,6 +77,13 @@ class Access:
         if sweep.spills is not None:
             position, number = sweep.spills
             site.store(number, found[position])
+
+
+class Masked(NamedTuple):
+    """The lanes in which an operand is read, and the masks of the loads of every other element."""
+
+    mask: Value
+    pairs: tuple[Value, Value] | None = None
 
 
 class Site:
@@ -160,8 +167,8 @@ class Site:
             pointer = self._element(number, self.index)
             return memory.load(builder, pointer, operand.dtype, lanes, self._needed(number))
         if operand.stride_class == PAIRED and lanes > 1:
-            pointer = self._element(number, builder.mul(self.index, Constant(I64, 2)))
-            return memory.load_every_other(builder, pointer, operand.dtype, lanes, mask)
+            pairs = None if mask is None else memory.masks_of_pairs(builder, mask)
+            return self._load_along(number, None if mask is None else Masked(mask, pairs))
         if operand.stride_class == INTERLEAVED and lanes > 1:
             return self._load_interleaved(number)
         if operand.stride_class == REVERSED and lanes > 1:
@@ -171,8 +178,7 @@ class Site:
     def load_where(self, number: int, *conditions: Value) -> Value:
         """Reads the operand's elements where all conditions hold; elsewhere they are 0."""
         builder = self.builder
-        yes = memory.full_mask(1)
-        alone = [each for each in conditions if each.type.lanes == 1 and each.text != yes.text]
+        alone = [each for each in conditions if each.type.lanes == 1]
         masks = [each for each in conditions if each.type.lanes > 1]
         mask = reduce(builder.and_, masks) if masks else None
         if not alone:
@@ -186,28 +192,48 @@ class Site:
         """Reads the operand's elements in the lanes of a mask; in the others they are 0."""
         if mask is None:
             return self.load(number)
-        builder, lanes, operand = self.builder, self.lanes, self.operands[number]
-        if self._still(number):
-            none = [zeros(register_type(operand.dtype, 1))]
-            (found,) = builder.where_any(mask, none, lambda: [self.load(number)])
-            alike = self._splat(found)
-            return builder.select(mask, alike, zeros(alike.type))
-        if self.mask is not None:
-            mask = builder.and_(mask, self.mask)
-        masked = Site(self.access, self.bases, self.index, lanes, mask)
-        if operand.stride_class != CONTIGUOUS:
-            return masked._scattered(number, self._offsets(number)).load()
+        builder, operand = self.builder, self.operands[number]
+        if not self._still(number):
+            return self.load_masked(number, self.masked(number, mask))
+        none = [zeros(register_type(operand.dtype, 1))]
+        (found,) = builder.where_any(mask, none, lambda: [self.load(number)])
+        alike = self._splat(found)
+        return builder.select(mask, alike, zeros(alike.type))
+
+    def masked(self, number: int, mask: Value) -> Masked:
+        """What `load_masked` needs to read an operand only in the lanes of a mask, which is the
+        same wherever this vector is read."""
+        builder = self.builder
+        mask = mask if self.mask is None else builder.and_(mask, self.mask)
+        paired = self.operands[number].stride_class == PAIRED
+        return Masked(mask, memory.masks_of_pairs(builder, mask) if paired else None)
+
+    def load_masked(self, number: int, masked: Masked) -> Value:
+        """Reads the operand's elements in the lanes of a mask; in the others they are 0."""
+        builder, operand = self.builder, self.operands[number]
+        if operand.stride_class not in (CONTIGUOUS, PAIRED):
+            site = Site(self.access, self.bases, self.index, self.lanes, masked.mask)
+            return site._scattered(number, self._offsets(number)).load()
         if self.access.target.has_masks_for([operand.dtype]):
-            return masked.load(number)
+            return self._load_along(number, masked)
         # Lane by lane only where that is necessary: at the borders of an image.
-        whole = Site(self.access, self.bases, self.index, lanes)
-        some = builder.any(builder.xor(mask, memory.full_mask(lanes)))
+        some = builder.any(builder.xor(masked.mask, memory.full_mask(self.lanes)))
         with builder.if_else(some) as (borders, elsewhere):
             with borders:
-                first = masked.load(number), builder.block
+                first = self._load_along(number, masked), builder.block
             with elsewhere:
-                second = whole.load(number), builder.block
+                second = self._load_along(number), builder.block
         return builder.phi(first[0].type, first, second)
+
+    def _load_along(self, number: int, masked: Masked | None = None) -> Value:
+        """Reads elements that lie side by side, or every other one."""
+        builder, dtype, lanes = self.builder, self.operands[number].dtype, self.lanes
+        if self.operands[number].stride_class != PAIRED:
+            pointer = self._element(number, self.index)
+            return memory.load(builder, pointer, dtype, lanes, masked.mask if masked else None)
+        pointer = self._element(number, builder.mul(self.index, Constant(I64, 2)))
+        pairs = masked.pairs if masked else None
+        return memory.load_every_other(builder, pointer, dtype, lanes, pairs or (None, None))
 
     def store(self, number: int, value: Value) -> None:
         """Writes the operand's elements."""

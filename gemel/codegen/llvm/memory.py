@@ -80,22 +80,29 @@ def load(
 
 
 def load_every_other(
-    builder: Builder, pointer: Value, dtype: DType, lanes: int, mask: Mask = None
+    builder: Builder,
+    pointer: Value,
+    dtype: DType,
+    lanes: int,
+    masks: tuple[Value | None, Value | None] = (None, None),
 ) -> Value:
-    """`lanes` elements with stride 2; nothing is read past the last, or for excluded lanes."""
+    """`lanes` elements with stride 2; nothing is read past the last, or for lanes that a mask
+    excludes (`masks_of_pairs`)."""
     further = element(builder, pointer, Constant(I64, lanes - 1), dtype)
-    low = high = None
-    if mask is not None:
-        # Of each pair, the first load uses the first element, the second load the second.
-        nobody = zeros(mask.type)
-        halves = ((i // 2, lanes)[i % 2] for i in range(lanes))
-        low = builder.shuffle_vector(mask, nobody, shuffle_mask(tuple(halves)))
-        halves = ((lanes, (lanes + i) // 2)[i % 2] for i in range(lanes))
-        high = builder.shuffle_vector(mask, nobody, shuffle_mask(tuple(halves)))
-    first = load(builder, pointer, dtype, lanes, low)
-    second = load(builder, further, dtype, lanes, high)
+    first = load(builder, pointer, dtype, lanes, masks[0])
+    second = load(builder, further, dtype, lanes, masks[1])
     chosen = (*range(0, lanes, 2), *range(lanes + 1, 2 * lanes, 2))
     return builder.shuffle_vector(first, second, shuffle_mask(chosen))
+
+
+def masks_of_pairs(builder: Builder, mask: Value) -> tuple[Value, Value]:
+    """The masks of the two loads of `load_every_other`: of each pair, the first load uses the first
+    element, the second load the second."""
+    nobody, lanes = zeros(mask.type), mask.type.lanes
+    halves = ((i // 2, lanes)[i % 2] for i in range(lanes))
+    low = builder.shuffle_vector(mask, nobody, shuffle_mask(tuple(halves)))
+    halves = ((lanes, (lanes + i) // 2)[i % 2] for i in range(lanes))
+    return low, builder.shuffle_vector(mask, nobody, shuffle_mask(tuple(halves)))
 
 
 def store(

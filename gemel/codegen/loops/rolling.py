@@ -10,13 +10,12 @@ unrolled, and each sum is added up in their order.
 from __future__ import annotations
 
 from functools import partial, reduce
+from itertools import chain
 
 from gemel.codegen.language.program import BROADCAST, INDEX
 from gemel.codegen.language.slides import is_window
-from gemel.codegen.llvm.access import Bases, Site, Values
+from gemel.codegen.llvm.access import Bases, Masked, Site, Values
 from gemel.codegen.llvm.assembly import Builder, Value, zeros
-from gemel.codegen.llvm.memory import full_mask
-from gemel.codegen.llvm.registers import register_type
 from gemel.codegen.loops.frame import Carried, i64
 from gemel.codegen.loops.plain import Loops
 
@@ -41,6 +40,9 @@ class Rolling:
         self.rows, self.high, self.wide = program.outer - 2, program.outer, program.outer + 1
         schedule = program.parsed_schedule
         self.lines, self.places = range(schedule.rows), range(schedule.columns)
+        #: By how many lines windows move on, and how many sums are carried from row to row.
+        self.step = schedule.unroll
+        self.carried = (schedule.rows - 1) // self.step
         numbered = list(enumerate(program.operands))
         windows = {n for n, operand in numbered if is_window(operand)}
         indices = {n for n, o in numbered if o.role == INDEX and o.varies}
@@ -85,7 +87,7 @@ class Rolling:
             _Band(self, sites, weights).run(start, stop)
             return held
 
-        most = max(1, kernel.target.registers // PART // (len(self.lines) - 1))
+        most = max(1, kernel.target.registers // PART // max(1, self.carried))
         counts = [count for count in AT_ONCE if count <= most]
         if not kernel.target.free_masks:
             kernel.vector_loop(i64(0), columns, counts[0], [], some)
@@ -132,41 +134,46 @@ class _Band:
         self.kernel, self.print = loops.kernel, loops.access.print
         bases = columns[0].bases
         self.places = [self.kernel.advance(bases, loops.wide, i64(p)) for p in loops.places]
-        self.known = [
-            [self.print(loops.of_column, _at(column, p), self.kernel.fixed) for p in self.places]
-            for column in columns
-        ]
+        fixed = self.kernel.fixed
+        there = [[_at(column, place) for place in self.places] for column in columns]
+        self.known = [[self.print(loops.of_column, site, fixed) for site in own] for own in there]
+        self.masks = [*map(self._masks, chain(*there), chain(*self.known))]
 
     def run(self, start: Value, stop: Value) -> None:
         """All rows of a range."""
-        builder, lines = self.kernel.builder, self.loops.lines
+        builder, loops, count = self.kernel.builder, self.loops, self.loops.carried
+        late = len(loops.lines) - loops.step  # so many lines come before those of a row's own
         sums: list[Carried] = [[] for _ in self.columns]
-        for line in lines[:-1]:  # the windows of later rows have not begun
-            sums = self._line(builder.add(start, i64(line)), sums)
+        above = builder.mul(start, i64(loops.step))
+        for line in range(late):
+            sums = self._line(builder.add(above, i64(line)), sums, line)
 
         def row(number: Value, held: Carried) -> Carried:
-            carried = len(lines) - 1
-            before = [held[i : i + carried] for i in range(0, len(held), carried)]
-            after = self._line(builder.add(number, i64(carried)), before)
-            bases = self.kernel.advance(self.columns[0].bases, self.loops.rows, number)
+            after = [held[i * count : (i + 1) * count] for i in range(len(self.columns))]
+            above = builder.mul(number, i64(loops.step))
+            for line in range(late, len(loops.lines)):
+                after = self._line(builder.add(above, i64(line)), after, line)
+            bases = self.kernel.advance(self.columns[0].bases, loops.rows, number)
             for column, (total, *_) in zip(self.columns, after, strict=True):
                 self._finish(_at(column, bases), total)
             return [total for _, *rest in after for total in rest]
 
         self.kernel.loop(start, stop, 1, [total for own in sums for total in own], row)
 
-    def _line(self, number: Value, sums: list[Carried]) -> list[Carried]:
+    def _line(self, number: Value, sums: list[Carried], line: int) -> list[Carried]:
         """By column: the sums of the rows whose windows contain the line of this number, the
-        uppermost row first; `sums` are those after the line before."""
-        loops = self.loops
-        lines = [self.kernel.advance(place, loops.rows, number) for place in self.places]
-        seen = [[_at(column, line) for line in lines] for column in self.columns]
-        shared = self._shared(lines[0], seen)
-        first = self.kernel.reductions[loops.reduction].identity(self.columns[0].lanes)
-        sums = [[*own, *first] for own in sums]
-        for row, line in enumerate(reversed(loops.lines[: len(sums[0])])):
+        uppermost row first, of whose windows it is this line; `sums` are those after the line
+        before."""
+        loops, columns = self.loops, self.columns
+        bases = [self.kernel.advance(place, loops.high, number) for place in self.places]
+        seen = [[_at(column, place) for place in bases] for column in columns]
+        shared = self._shared(bases[0], seen)
+        own_lines = range(line, -1, -loops.step)
+        first = self.kernel.reductions[loops.reduction].identity(columns[0].lanes)
+        sums = [[*own, *first][: len(own_lines)] for own in sums]
+        for row, own_line in enumerate(own_lines):
             for place in loops.places:
-                weight = self.weights.at(line, place)
+                weight = self.weights.at(own_line, place)
                 for own, sites, values in zip(sums, seen, shared, strict=True):
                     site, known = sites[place], {**weight, **values[place]}
                     known = self.print(loops.apart, site, known)
@@ -174,41 +181,60 @@ class _Band:
         return sums
 
     def _shared(self, line: Bases, seen: list[list[Site]]) -> list[list[Values]]:
-        """By column and place of a window: what all rows share of a line of the image. Outside of
-        the image, where nothing is read, it is computed from zeros."""
-        loops, builder, fixed = self.loops, self.kernel.builder, self.kernel.fixed
-
-        def printed(given: Values) -> list[list[Values]]:
-            return [
-                [
-                    self.print(loops.moving, site, {**own, **given})
-                    for site, own in zip(*each, strict=True)
-                ]
-                for each in zip(seen, self.known, strict=True)
+        """By column and place of a window: what all rows share of a line of the image."""
+        loops, builder = self.loops, self.kernel.builder
+        known = self.print(loops.of_line, Site(loops.access, line), self.kernel.fixed)
+        holds = [known[p] for p in loops.conditions]
+        if not holds:
+            chosen = self._chosen(seen)
+        else:  # above and below the image nothing is read
+            before = builder.block
+            with builder.if_then(reduce(builder.and_, holds)):
+                found, inside = self._chosen(seen), builder.block
+            chosen = [
+                {
+                    p: builder.phi(value.type, (zeros(value.type), before), (value, inside))
+                    for p, value in each.items()
+                }
+                for each in found
             ]
-
-        known = self.print(loops.of_line, Site(loops.access, line), fixed)
-        if not loops.conditions:
-            return printed(known)
-        code, lanes = self.kernel.program.code, self.columns[0].lanes
-        holds = reduce(builder.and_, [known[p] for p in loops.conditions])
-        nothing = {p: zeros(register_type(code[p].dtype, lanes)) for p in loops.chosen}
-        with builder.if_else(holds) as (inside, outside):
-            with inside:
-                yes = full_mask(1)
-                found = printed({**known, **dict.fromkeys(loops.conditions, yes)}), builder.block
-            with outside:
-                others = printed({**known, **nothing}), builder.block
+        values = iter(chosen)
         return [
-            [self._either(*pair, found[1], others[1]) for pair in zip(*each, strict=True)]
-            for each in zip(found[0], others[0], strict=True)
+            [
+                self.print(loops.moving, site, {**known, **own, **next(values)})
+                for site, own in zip(sites, owns, strict=True)
+            ]
+            for sites, owns in zip(seen, self.known, strict=True)
         ]
 
-    def _either(self, first: Values, second: Values, block: str, other: str) -> Values:
-        """The values of one of two blocks."""
-        phi = self.kernel.builder.phi
+    def _chosen(self, seen: list[list[Site]]) -> list[Values]:
+        """What is read under conditions, at all columns and places of a window."""
+        code, found = self.kernel.program.code, list[Values]()
+        places = zip(chain(*seen), chain(*self.known), self.masks, strict=True)
+        for site, known, masks in places:
+            values = {}
+            for p in self.loops.chosen:
+                number = code[p].operand or 0
+                if p in masks:
+                    values[p] = site.load_masked(number, masks[p])
+                else:
+                    values[p] = site.load_where(number, *self._of_column(p, known))
+            found.append(values)
+        return found
+
+    def _of_column(self, load: int, known: Values) -> list[Value]:
+        """The conditions for the columns in which something is read."""
+        arguments = self.kernel.program.code[load].arguments
+        return [known[a] for a in arguments if a not in self.loops.conditions]
+
+    def _masks(self, site: Site, known: Values) -> dict[int, Masked]:
+        """What is read under a mask, which is the same for all lines, and the mask."""
+        builder, code = self.kernel.builder, self.kernel.program.code
+        conditions = {p: self._of_column(p, known) for p in self.loops.chosen}
         return {
-            p: phi(first[p].type, (first[p], block), (second[p], other)) for p in self.loops.moving
+            p: site.masked(code[p].operand or 0, reduce(builder.and_, each))
+            for p, each in conditions.items()
+            if each and site.lanes > 1
         }
 
     def _finish(self, site: Site, total: Value) -> None:
