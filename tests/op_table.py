@@ -590,7 +590,6 @@ def _windows() -> list[Case]:
         _case("bordered_windows", (3, 7), **flat, pad=(2,)),
         _case("bordered_windows", (2, 7, 5), **wide, pad=(1, 3)),
         _case("bordered_windows", Draw((2, 1, 3), dtype="int8"), **wide, pad=(2, 1)),
-        _case("bordered_windows", Draw((1, 6, 20), dtype="float16"), **wide, pad=(0, 1)),
         _case("fold", (3, 2, 5), **flat, shape=(7,)),
         _case("fold", (2, 3, 2, 3, 2), **wide, shape=(8, 5)),
         _case("border", SMALL, before=(2,), after=(0,)),

@@ -11,6 +11,7 @@ import pytest
 
 import gemel
 from gemel import autograd, np, npx
+from gemel.ops.windows import bordered_windows
 
 #: Kernel, strides and dilation.
 MOVES = [
@@ -121,3 +122,20 @@ def test_the_same_bits_for_any_number_of_rows(moves: Any) -> None:
             lines = x[:, :, max(0, first - half) : first + rows + half]
             part = convolution(lines, weight, moves)[:, :, min(first, half) :]
             assert (part[:, :, :rows] == whole[:, :, first : first + rows]).all()
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float64"])
+def test_windows_of_computed_arrays_with_a_border(dtype: str) -> None:
+    """Also where the array is not in memory: it is computed in the kernel that reads windows."""
+    how: dict[str, Any] = {"kernel": (2, 3), "stride": (2, 1), "dilate": (1, 1), "pad": (1, 2)}
+    where = numpy.array([3, 0, 1])
+
+    def seen(x: Any) -> Any:
+        return bordered_windows((x + x)[:, where], **how) * 1
+
+    x = numpy.random.default_rng(3).integers(0, 2, size=(4, 5, 9)).astype(dtype)
+    padded = numpy.pad((x + x)[:, where], [(0, 0), (1, 1), (2, 2)])
+    wanted = numpy.lib.stride_tricks.sliding_window_view(padded, (2, 3), (1, 2))[:, ::2]
+    wanted = numpy.moveaxis(wanted, (3, 4), (1, 2)) * 1
+    for run in (seen, gemel.compile(seen)):
+        numpy.testing.assert_array_equal(run(np.array(x)).asnumpy(), wanted)

@@ -16,6 +16,7 @@ from gemel.codegen.language.program import BROADCAST, INDEX
 from gemel.codegen.language.slides import is_window
 from gemel.codegen.llvm.access import Bases, Masked, Site, Values
 from gemel.codegen.llvm.assembly import Builder, Value, zeros
+from gemel.codegen.llvm.memory import full_mask
 from gemel.codegen.loops.frame import Carried, i64
 from gemel.codegen.loops.plain import Loops
 
@@ -57,8 +58,9 @@ class Rolling:
         self.alike = [p for p in self.sweep.uniform if p not in self.of_line]
         chosen = [p for p in self.moving if program.code[p].name == "load_where"]
         used = {a for p in chosen for a in program.code[p].arguments}
-        #: What is read under conditions, and those that hold for whole lines.
+        #: What is read under conditions; those of a line, and those of a column.
         self.chosen, self.conditions = chosen, [p for p in self.of_line if p in used]
+        self.asked = [p for p in self.of_column if p in used]
 
     def _reading(self, positions: list[int], operands: set[int]) -> list[int]:
         """Those of some instructions that depend on no other operands."""
@@ -76,29 +78,86 @@ class Rolling:
         self.kernel.run_rows(bases, self._image, self.rows)
 
     def _image(self, start: Value, stop: Value, bases: Bases) -> None:
-        """A range of rows, at one position of the dimensions before."""
-        kernel, builder, weights = self.kernel, self.builder, _Weights(self, bases)
-        columns = kernel.extents[self.rows + 1]
+        _Image(self, start, stop, bases).run()
 
-        def some(
-            index: Value, copies: int, lanes: int, end: Value | None, held: Carried
-        ) -> Carried:
-            sites = [kernel.site(bases, index, copy, lanes, end) for copy in range(copies)]
-            _Band(self, sites, weights).run(start, stop)
-            return held
 
-        most = max(1, kernel.target.registers // PART // max(1, self.carried))
-        counts = [count for count in AT_ONCE if count <= most]
-        if not kernel.target.free_masks:
-            kernel.vector_loop(i64(0), columns, counts[0], [], some)
-            return
-        begin, lanes = i64(0), kernel.lanes
-        whole = builder.and_(builder.add(columns, i64(lanes - 1)), i64(-lanes))
-        for count in counts:
-            end = builder.and_(whole, i64(-count * lanes))
-            once = partial(some, copies=count, lanes=lanes, end=columns, held=[])
-            kernel.each(begin, end, count * lanes, once)
+class _Image:
+    """A range of rows, at one position of the dimensions before."""
+
+    def __init__(self, loops: Rolling, start: Value, stop: Value, bases: Bases) -> None:
+        self.loops, self.rows, self.bases = loops, (start, stop), bases
+        self.kernel, self.builder = loops.kernel, loops.builder
+        self.weights = _Weights(loops, bases)
+        self.columns, self.lanes = self.kernel.extents[loops.rows + 1], self.kernel.lanes
+        most = max(1, self.kernel.target.registers // PART // max(1, loops.carried))
+        #: How many vectors of columns are computed at a time.
+        self.counts = [count for count in AT_ONCE if count <= most]
+
+    def run(self) -> None:
+        """All columns."""
+        if self.kernel.target.free_masks:
+            self._under_masks()
+        else:
+            self._by_borders()
+
+    def _band(
+        self, index: Value, copies: int, lanes: int, end: Value | None, whole: bool = False
+    ) -> None:
+        """Some vectors of columns; `whole` if no window has a column outside of the image."""
+        sites = [self.kernel.site(self.bases, index, n, lanes, end) for n in range(copies)]
+        _Band(self.loops, sites, self.weights, whole).run(*self.rows)
+
+    def _under_masks(self) -> None:
+        """All columns, where masks cost nothing."""
+        begin, lanes = i64(0), self.lanes
+        filled = self._cut(self.builder.add(self.columns, i64(lanes - 1)), 1)
+        for count in self.counts:
+            end = self._cut(filled, count)
+            once = partial(self._band, copies=count, lanes=lanes, end=self.columns)
+            self.kernel.each(begin, end, count * lanes, once)
             begin = end
+
+    def _by_borders(self) -> None:
+        """All columns, those at the borders and the last ones apart: under masks or, where there
+        are none, one by one."""
+        kernel, builder, columns, lanes = self.kernel, self.builder, self.columns, self.lanes
+        step, limit = (lanes, columns) if kernel.masks else (1, None)
+        apart = partial(self._band, copies=1, lanes=step, end=limit)
+        begin, end = i64(0), columns
+        if self.loops.chosen:
+            first, end = self._whole_columns()
+            begin = builder.and_(builder.add(first, i64(step - 1)), i64(-step))
+            kernel.each(0, begin, step, apart)
+        for count in dict.fromkeys((self.counts[0], 1)):
+            room = builder.sub(end, builder.minimum(begin, end))
+            after = builder.add(begin, self._cut(room, count))
+            once = partial(self._band, copies=count, lanes=lanes, end=None, whole=True)
+            kernel.each(begin, after, count * lanes, once)
+            begin = after
+        kernel.each(begin, columns, step, apart)
+
+    def _cut(self, columns: Value, copies: int) -> Value:
+        """So many columns, cut to whole groups of vectors."""
+        return self.builder.and_(columns, i64(-copies * self.lanes))
+
+    def _whole_columns(self) -> tuple[Value, Value]:
+        """The first column of results whose windows have no column outside of the image, and the
+        one after the last."""
+        loops, kernel, builder, columns = self.loops, self.kernel, self.builder, self.columns
+        places = [kernel.advance(self.bases, loops.wide, i64(place)) for place in loops.places]
+
+        def column(index: Value, held: Carried) -> Carried:
+            first, last = held
+            sites = [Site(loops.access, place, index) for place in places]
+            known = [loops.access.print(loops.of_column, site, kernel.fixed) for site in sites]
+            holds = [values[p] for values in known for p in loops.asked]
+            whole = reduce(builder.and_, holds, full_mask(1))
+            fits = builder.select(whole, index, columns)
+            after = builder.select(whole, builder.add(index, i64(1)), last)
+            return [builder.minimum(first, fits), after]
+
+        first, last = kernel.loop(0, columns, 1, [columns, i64(0)], column)
+        return first, last
 
 
 class _Weights:
@@ -129,8 +188,10 @@ class _Weights:
 class _Band:
     """Some vectors of columns of one image."""
 
-    def __init__(self, loops: Rolling, columns: list[Site], weights: _Weights) -> None:
+    def __init__(self, loops: Rolling, columns: list[Site], weights: _Weights, whole: bool) -> None:
         self.loops, self.columns, self.weights = loops, columns, weights
+        #: Whether no window has a column outside of the image.
+        self.whole = whole
         self.kernel, self.print = loops.kernel, loops.access.print
         bases = columns[0].bases
         self.places = [self.kernel.advance(bases, loops.wide, i64(p)) for p in loops.places]
@@ -225,7 +286,7 @@ class _Band:
     def _of_column(self, load: int, known: Values) -> list[Value]:
         """The conditions for the columns in which something is read."""
         arguments = self.kernel.program.code[load].arguments
-        return [known[a] for a in arguments if a not in self.loops.conditions]
+        return [known[a] for a in arguments if a in self.loops.asked and not self.whole]
 
     def _masks(self, site: Site, known: Values) -> dict[int, Masked]:
         """What is read under a mask, which is the same for all lines, and the mask."""
