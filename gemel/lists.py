@@ -7,6 +7,7 @@ from typing import Any
 
 from gemel.dtype import DType, bool_
 from gemel.errors import DTypeError, ShapeError
+from gemel.spec import MOST_DIMENSIONS
 
 #: The type codes of Python's own arrays for gemel's dtypes.
 LETTERS = {
@@ -61,11 +62,19 @@ def listed(given: Any) -> list[Any]:
     return [] if given is None else as_list(given)
 
 
-def leaves(value: Any) -> Iterator[Any]:
-    """All items of nested lists that are not lists themselves."""
+def leaves(value: Any, outside: int = 0) -> Iterator[Any]:
+    """All items of nested lists that are not lists themselves.
+
+    Raises `ShapeError` if the lists are nested deeper than arrays can be, as one in itself is.
+    """
     if isinstance(value, (list, tuple)):
+        if outside == MOST_DIMENSIONS:
+            raise ShapeError(
+                f"array: the lists are nested more than {MOST_DIMENSIONS} deep, or one contains "
+                f"itself; an array has at most {MOST_DIMENSIONS} dimensions"
+            )
         for item in value:
-            yield from leaves(item)
+            yield from leaves(item, outside + 1)
     else:
         yield value
 

@@ -151,6 +151,9 @@ def check_axes(name: str, kind: str, x: Any, axes: str) -> None:
 #: The most elements of the widest dtype that can be addressed: sizes in bytes stay within 63 bits.
 MOST_ELEMENTS = 2**60 - 1
 
+#: The most dimensions of an array (`kMaxRank` of the core).
+MOST_DIMENSIONS = 32
+
 
 def same_shape(a: Shape, b: Shape) -> bool:
     """Whether two shapes are equal, for all values of their free extents or by a guard."""

@@ -251,3 +251,46 @@ def test_arrays_on_devices_that_are_not_there_are_refused(device: int) -> None:
 def test_arrays_of_dtypes_that_are_not_there_are_refused(code: int) -> None:
     with pytest.raises(ValueError, match="dtype"):
         _core.empty((2,), code)
+
+
+@pytest.mark.parametrize(
+    ("name", "run"),
+    [
+        ("ones", lambda x: np.ones((1,) * 33)),
+        ("reshape", lambda x: x.reshape((1,) * 33)),
+        ("stack", lambda x: np.stack([x, x])),
+        ("tensordot", lambda x: np.tensordot(x, x, 0)),
+        ("one_hot", lambda x: npx.one_hot(x, 3)),
+        ("<lambda>", gemel.compile(lambda x: x[None] + 1)),
+    ],
+)
+def test_results_of_more_dimensions_than_arrays_have_are_refused(
+    name: str, run: Callable[[Any], Any]
+) -> None:
+    with pytest.raises(gemel.errors.ShapeError, match=rf"{name}: .* has .*at most 32"):
+        run(np.ones((1,) * 32))
+
+
+def test_compiled_functions_may_have_more_dimensions_inside() -> None:
+    inside = gemel.compile(lambda x: np.tanh(x[None] * 2).sum(axis=3))
+    assert inside(np.ones((1,) * 32)).shape == (1,) * 32
+
+
+@pytest.mark.parametrize("deep", [33, 2000, None], ids=str)
+def test_lists_nested_deeper_than_arrays_are_refused(deep: int | None) -> None:
+    nested: Any = [1]
+    if deep is None:
+        nested.append(nested)
+    for _ in range(deep or 0):
+        nested = [nested]
+    x = np.ones((3, 3))
+    ways: list[Callable[[], Any]] = [
+        lambda: np.array(nested),
+        lambda: x + nested,
+        lambda: np.sum(nested),
+        lambda: x[nested],
+        lambda: x.__setitem__(0, nested),
+    ]
+    for way in ways:
+        with pytest.raises(gemel.errors.ShapeError, match="at most 32 dimensions"):
+            way()

@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 from zlib import crc32
 
 from gemel import _core
-from gemel.errors import CompileError
+from gemel.errors import CompileError, ShapeError
 from gemel.extent import Dim, Guard, name_of
 from gemel.forms import Atom, Form
+from gemel.spec import MOST_DIMENSIONS
 
 MAGIC, VERSION = 0x006E616C706D6567, 3
 #: The words before all others, and what stands for the checksum of an image for this process.
@@ -364,6 +365,13 @@ class _ImageWriter:
         return [array.dtype, array.flags | STRIDED * strided, len(array.shape), *sizes]
 
     def _output(self, output: Output) -> list[Any]:
+        if len(output.shape) > MOST_DIMENSIONS:  # arrays inside a plan may have more
+            shape = ", ".join(map(str, output.shape))
+            raise ShapeError(
+                f"{self.source.name}: its result of shape [{shape}] has {len(output.shape)} "
+                f"dimensions; an array has at most {MOST_DIMENSIONS}: reshape the operands first, "
+                "so that neighbouring axes are one"
+            )
         view = output.strides is not None
         where = [output.space, output.source] if view else [0, 0]
         sizes = self._sizes((*output.shape, *(output.strides or ()), *[output.offset] * view))
