@@ -14,8 +14,8 @@ import numpy
 import pytest
 
 import gemel
-from gemel import autograd, cpu, device, gpu, np, npx
-from gemel.errors import GradientError, TraceError
+from gemel import autograd, cpu, device, gluon, gpu, np, npx
+from gemel.errors import GradientError, OperandError, TraceError
 
 VALUES = numpy.array([[1.5, -2.0, 0.25], [4.0, 0.5, -1.0]], "float32")
 
@@ -405,3 +405,23 @@ def test_copies_know_each_other_and_keep_gradients() -> None:
         y.backward()
         assert x.grad.tolist() == [[3, 3, 3], [3, 3, 3]]
     assert copy.copy(x.T).shape == (3, 2) and copy.copy(np.ones(1, device=cpu(1))).device == cpu(1)
+
+
+@pytest.mark.parametrize("way", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_trainers_are_not_copied(way: Any) -> None:
+    net = gluon.nn.Dense(2, in_units=2)
+    net.initialize()
+    trainer = gluon.Trainer(net.collect_params(), "adam")
+    with pytest.raises(OperandError, match=r"Trainer: it belongs .* save_states"):
+        way(trainer)
+
+
+def test_what_shares_no_capsule_is_refused() -> None:
+    class Other:
+        def __dlpack__(self, **keywords: Any) -> None: ...
+
+        def __dlpack_device__(self) -> tuple[int, int]:
+            return 1, 0
+
+    with pytest.raises(OperandError, match="from_dlpack: __dlpack__ of Other returned NoneType"):
+        np.from_dlpack(Other())

@@ -180,9 +180,15 @@ def _capsule(x: Any) -> Any:
     if kind != DLPACK_CPU[0]:
         raise BufferError(f"from_dlpack: the data is on a device of type {kind}, not on the CPU")
     try:
-        return x.__dlpack__(max_version=(1, 0))
+        found = x.__dlpack__(max_version=(1, 0))
     except TypeError:  # a library from before DLPack 1.0
-        return x.__dlpack__()
+        found = x.__dlpack__()
+    if type(found).__name__ != "PyCapsule":
+        raise OperandError(
+            f"from_dlpack: __dlpack__ of {type(x).__name__} returned {type(found).__name__}; it "
+            "must return a DLPack capsule"
+        )
+    return found
 
 
 def shown(

@@ -11,7 +11,7 @@ from weakref import ref
 from gemel import _core, autograd, np
 from gemel import kvstore as stores  # `kvstore` is also the name of an argument
 from gemel import optimizer as optimizers
-from gemel.errors import DeviceError, GemelError, GradientError
+from gemel.errors import DeviceError, GemelError, GradientError, OperandError
 from gemel.gluon.given import check_step, distinct, optimizer_of, store_of
 from gemel.gluon.parameter import Parameter
 from gemel.gluon.scaling import Chosen, Group, LossScaler, usable
@@ -88,9 +88,9 @@ class Trainer:
             parameter._followers.append(partial(_filled_again, ref(self), position))
 
     def __reduce__(self) -> Any:
-        raise TypeError(
-            "a Trainer belongs to its parameters and cannot be copied; create a Trainer for the "
-            "copied network, and transfer its states with save_states and load_states"
+        raise OperandError(
+            "Trainer: it belongs to its parameters and is not copied or pickled; create one for "
+            "the copied network, and transfer its states with save_states and load_states"
         )
 
     @property

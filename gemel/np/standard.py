@@ -11,11 +11,10 @@ from gemel.device import CPUS, GPUS, Device, as_device, current_device, num_gpus
 from gemel.dtype import DTYPES, DType, default_float, int64
 from gemel.ir.public import function
 from gemel.np.types import isdtype
+from gemel.spec import MOST_DIMENSIONS
 
 #: Dtypes that are not in the standard.
 BEYOND = ("float16", "bfloat16")
-#: The most dimensions that an array of the core may have.
-MOST_DIMENSIONS = 32
 
 
 @function(public="np")
