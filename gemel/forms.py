@@ -58,7 +58,7 @@ def added(left: Form, right: Form, factor: int = 1) -> Form:
     terms = dict(left)
     for product, count in right:
         terms[product] = terms.get(product, 0) + factor * count
-    return tuple(sorted((product, count) for product, count in terms.items() if count))
+    return _ordered(terms)
 
 
 def _multiplied(left: Form, right: Form) -> Form:
@@ -67,10 +67,16 @@ def _multiplied(left: Form, right: Form) -> Form:
     if len(right) == 1 and not right[0][0]:  # a number
         number = right[0][1]
         return left if number == 1 else tuple([(product, m * number) for product, m in left])
-    found: Form = ()
+    terms: dict[tuple[Atom, ...], int] = {}  # sums of thousands of sizes are joined once
     for a, m in left:
-        found = added(found, tuple(sorted((tuple(sorted((*a, *b))), m * n) for b, n in right)))
-    return found
+        for b, n in right:
+            product = tuple(sorted((*a, *b)))
+            terms[product] = terms.get(product, 0) + m * n
+    return _ordered(terms)
+
+
+def _ordered(terms: dict[tuple[Atom, ...], int]) -> Form:
+    return tuple(sorted((product, count) for product, count in terms.items() if count))
 
 
 def _divided(left: Form, right: Form) -> tuple[Form, Form]:

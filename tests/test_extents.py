@@ -6,6 +6,7 @@ import contextlib
 import math
 import operator
 import pickle
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -26,7 +27,7 @@ from gemel.extent import (
     name_of,
     seen,
 )
-from gemel.forms import form_text
+from gemel.forms import combined, form_text, of_name
 from gemel.ir.free import trial
 
 #: Functions of an array that need a number, in every possible way.
@@ -285,6 +286,28 @@ def test_texts_of_forms_have_the_parentheses_that_their_meaning_needs() -> None:
         (minimum(n - 1, 3 * m), "minimum(n - 1, 3 * m)"),
     ):
         assert form_text(form_of(form)) == expected
+
+
+def test_a_product_of_a_long_sum_takes_work_in_proportion_to_it() -> None:
+    """A concatenation of hundreds of arrays has such products for each of its parts."""
+
+    def work(count: int) -> int:
+        terms = sorted(of_name(f"n{i}", 1)[0] for i in range(count))
+        calls = 0
+
+        def count_calls(frame: Any, event: str, argument: Any) -> None:
+            nonlocal calls
+            calls += event == "call"
+
+        sys.setprofile(count_calls)
+        try:
+            product = combined("*", tuple(terms), of_name("m", 1))
+        finally:
+            sys.setprofile(None)
+        assert len(product) == count
+        return calls
+
+    assert work(400) < 3 * work(200)
 
 
 def test_bounds_of_extremes_come_from_both_sides() -> None:
