@@ -675,3 +675,19 @@ PICTURES = {
 def test_pictures_and_records(case):
     with pytest.raises(GemelError):
         PICTURES[case]()
+
+
+def test_parameters_that_contain_themselves():
+    """They are refused, however they are given, and not walked for ever."""
+    cyclic: list = []
+    cyclic.append(cyclic)
+    deep: list = []
+    for _ in range(100_000):
+        deep = [deep]
+    x = np.ones((3, 3))
+    for each in (cyclic, deep, (cyclic,)):
+        for call in (lambda v: x.reshape(v), lambda v: x.sum(axis=v), lambda v: np.transpose(x, v)):
+            with pytest.raises(GemelError, match="contains itself, or is nested too deeply"):
+                call(each)
+    while deep:  # Python itself destroys nested lists one inside of the other
+        deep = deep[0]

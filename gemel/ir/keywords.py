@@ -153,7 +153,12 @@ def static(value: Any, name: str = "", kind: str = "", default: Any = None) -> A
     if isinstance(value, Dim):
         return own(value)
     if isinstance(value, (list, tuple)):
-        return tuple([static(item, name, kind) for item in value])
+        try:
+            return tuple([static(item, name, kind) for item in value])
+        except RecursionError:
+            rule = "contains itself, or is nested too deeply"
+            where = " ".join(filter(None, (kind, f"a {type(value).__name__} that {rule}")))
+            raise OperandError(f"{name or 'this operation'}: {where}") from None
     if isinstance(value, (_core.Array, Entry)):
         check_unrecorded(name or "this operation", kind or "a parameter", value)
         return value if value.shape else value.item()

@@ -11,15 +11,22 @@
 namespace gemel {
 namespace {
 
-PyObject* tagged(PyObject* value);
+// Deeper lists are no parameters of any operation, and a list may contain itself.
+constexpr int kDeepest = 64;
 
-PyObject* tagged_items(PyObject* sequence) {
+PyObject* tagged(PyObject* value, int depth = 0);
+
+PyObject* tagged_items(PyObject* sequence, int depth) {
+  if (depth > kDeepest) {
+    PyErr_SetString(PyExc_TypeError, "a list that is so deep is not a static parameter");
+    return nullptr;
+  }
   Py_ssize_t count = PySequence_Fast_GET_SIZE(sequence);
   Reference items(PyTuple_New(count + 1));
   if (!items) return nullptr;
   PyTuple_SET_ITEM(items.get(), 0, Py_NewRef(reinterpret_cast<PyObject*>(Py_TYPE(sequence))));
   for (Py_ssize_t i = 0; i < count; ++i) {
-    PyObject* item = tagged(PySequence_Fast_GET_ITEM(sequence, i));
+    PyObject* item = tagged(PySequence_Fast_GET_ITEM(sequence, i), depth);
     if (item == nullptr) return nullptr;
     PyTuple_SET_ITEM(items.get(), i + 1, item);
   }
@@ -36,11 +43,11 @@ PyObject* tagged_float(PyObject* value) {
 }
 
 // Null with a Python error set if the value cannot be part of a key.
-PyObject* tagged(PyObject* value) {
+PyObject* tagged(PyObject* value, int depth) {
   if (PyLong_CheckExact(value) || PyUnicode_CheckExact(value) || value == Py_None) {
     return Py_NewRef(value);
   }
-  if (PyTuple_Check(value) || PyList_Check(value)) return tagged_items(value);
+  if (PyTuple_Check(value) || PyList_Check(value)) return tagged_items(value, depth + 1);
   if (PyFloat_CheckExact(value)) return tagged_float(value);
   if (is_array(value)) {
     PyErr_SetString(PyExc_TypeError, "an array is not a static parameter");
