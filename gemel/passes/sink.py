@@ -25,7 +25,7 @@ Block = tuple[range, range]
 
 
 def sink(graph: Graph) -> Graph:
-    """Move reshapes of products past elementwise operations, if only these need them."""
+    """Move reshapes of products past elementwise operations."""
     uses = graph.uses()
     sunk = set[Node]()
 
@@ -33,10 +33,10 @@ def sink(graph: Graph) -> Graph:
         op = node.op
         if not isinstance(op, Elementwise) or positional(op) or node.fails or len(node.specs) > 1:
             return None
-        #: Inputs that are in memory already, in the order of their elements.
-        stored = {e for o, e in zip(node.inputs, inputs, strict=True) if uses[o] > 1 or _is_kept(e)}
+        pairs = zip(node.inputs, inputs, strict=True)
+        stored = {entry for original, entry in pairs if _is_stored(entry, uses[original])}
         for entry in inputs:
-            source = None if entry in stored else _reshaped(entry)
+            source = _reshaped(entry)
             if source is None or not (is_product(source.node) or source.node in sunk):
                 continue
             if not same_shape_for_all(entry.shape, node.specs[0].shape):
@@ -51,10 +51,13 @@ def sink(graph: Graph) -> Graph:
     return rewrite(graph, moved)
 
 
-def _is_kept(entry: Entry) -> bool:
-    """Whether an entry is an array from outside, or computed by a kernel of its own."""
+def _is_stored(entry: Entry, uses: int) -> bool:
+    """Whether an entry will be in memory anyway: an array from outside, one that is computed by a
+    kernel of its own, or one with several uses."""
     node = entry.node
-    return node.op is None or not (fusible(node) or is_mover(node) or is_view(node))
+    if is_mover(node) or is_view(node):
+        return False
+    return node.op is None or uses > 1 or not fusible(node)
 
 
 def _reshaped(entry: Entry) -> Entry | None:
