@@ -587,9 +587,10 @@ def _windows() -> list[Case]:
     return [
         _case("windows", (3, 7), **flat),
         _case("windows", (2, 7, 5), **wide),
-        _case("bordered_windows", (3, 7), **flat, pad=(2,)),
-        _case("bordered_windows", (2, 7, 5), **wide, pad=(1, 3)),
-        _case("bordered_windows", Draw((2, 1, 3), dtype="int8"), **wide, pad=(2, 1)),
+        _case("bordered_windows", (3, 7), **flat, before=(2,), after=(1,)),
+        _case("bordered_windows", (2, 7, 5), **wide, before=(1, 3), after=(0, 2)),
+        _case("bordered_windows", Draw((2, 1, 3), dtype="int8"), **wide, before=(2, 1),
+              after=(2, 1), lowest=True),
         _case("fold", (3, 2, 5), **flat, shape=(7,)),
         _case("fold", (2, 3, 2, 3, 2), **wide, shape=(8, 5)),
         _case("border", SMALL, before=(2,), after=(0,)),

@@ -127,7 +127,8 @@ def test_the_same_bits_for_any_number_of_rows(moves: Any) -> None:
 @pytest.mark.parametrize("dtype", ["bool", "int8", "float16", "float64"])
 def test_windows_of_computed_arrays_with_a_border(dtype: str) -> None:
     """Also where the array is not in memory: it is computed in the kernel that reads windows."""
-    how: dict[str, Any] = {"kernel": (2, 3), "stride": (2, 1), "dilate": (1, 1), "pad": (1, 2)}
+    how: dict[str, Any] = {"kernel": (2, 3), "stride": (2, 1), "dilate": (1, 1)}
+    how |= {"before": (1, 2), "after": (1, 2)}
     where = numpy.array([3, 0, 1])
 
     def seen(x: Any) -> Any:

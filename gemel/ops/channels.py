@@ -8,21 +8,15 @@ from typing import Any
 from gemel.ops.elementwise import add, multiply
 from gemel.ops.reduction import sum
 from gemel.ops.shape import reshape
-from gemel.ops.windows import bordered_windows
+from gemel.ops.windows import PLACES, seen_with_border
 from gemel.spec import product
-
-#: Kernels of at most this many elements are unrolled into one multiplication for each; but not
-#: those that overlap from row to row and have at most so many rows, which share what they read
-#: (`codegen.loops.rolling`).
-PLACES, ROWS = 25, 9
 
 
 def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
-    """`Movement.times` for depthwise convolutions: a few multiplications summed in one kernel, or
-    a sum over the elements of a larger kernel."""
+    """`Movement.times` for depthwise convolutions: a sum over the elements of the kernel, or a few
+    multiplications that are added up if windows share nothing from row to row."""
     axes, kernel = len(how.pad), how.moves.kernel
-    small, slide = product(kernel) <= PLACES, _slide(how.moves)
-    if small and not slide:
+    if product(kernel) <= PLACES and not how.moves.roll:
         factors = reshape(weight, shape=(how.groups, -1, *[1] * axes))
         parts = [part * factors[:, i] for i, part in enumerate(how.each(x, turned))]
         return reduce(add, parts)
@@ -30,16 +24,8 @@ def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
         key = (..., *[slice(None, None, -1)] * axes)
         weight = weight[key]
     factors = reshape(weight, shape=(how.groups, *kernel, *[1] * axes))
-    # Small windows are read without a border in memory.
-    seen = bordered_windows(x, **how.moves._asdict(), pad=how.pad) if small else how.under(x)
+    seen = seen_with_border(x, how.moves, how.pad, how.pad, how.pad)
     return sum(multiply(seen, factors), axis=tuple(range(2, 2 + axes)))
 
 
-def _slide(moves: Any) -> bool:
-    """Whether windows have several rows and columns, move on by one or two, and overlap."""
-    if len(moves.kernel) != 2 or min(moves.kernel) == 1 or moves.dilate[0] != 1:
-        return False
-    return max(moves.stride) <= 2 and bool(moves.stride[0] < moves.kernel[0] <= ROWS)
-
-
-__all__ = ["PLACES", "channels_alone"]
+__all__ = ["channels_alone"]

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from gemel.dtype import DType, promote
 from gemel.errors import DTypeError
 from gemel.ir.declare import composite
-from gemel.ops.channels import PLACES, channels_alone
+from gemel.ops.channels import channels_alone
 from gemel.ops.elementwise import cast, copy, full
 from gemel.ops.few_places import are_few_places, of_few_places
 from gemel.ops.linalg import is_rounded, matmul, wide_matmul
@@ -19,7 +19,7 @@ from gemel.ops.reduction import in_dtype, sum
 from gemel.ops.rounds import repeated
 from gemel.ops.shape import reshape, stack, swapaxes, transpose
 from gemel.ops.volumes import are_planes, of_planes, weights_of_planes
-from gemel.ops.windows import Moves, added, bordered, windows, within
+from gemel.ops.windows import PLACES, Moves, added, bordered, windows, within
 from gemel.ops.winograd import (
     ALWAYS,
     NEVER,

@@ -17,7 +17,15 @@ from gemel.ir.declare import composite
 from gemel.ops.elementwise import add, cast, full, iota, where
 from gemel.ops.reduction import in_dtype, kept, max, min, spread, widened
 from gemel.ops.shape import reshape
-from gemel.ops.windows import Moves, added, bordered, taking_turns, windows, within
+from gemel.ops.windows import (
+    Moves,
+    added,
+    bordered,
+    seen_with_border,
+    taking_turns,
+    windows,
+    within,
+)
 from gemel.spec import Spec, product
 
 NAN = float("nan")
@@ -67,7 +75,7 @@ def at_first(g: Any, y: Any, x: Any, axes: tuple[int, ...]) -> Any:
 @composite()
 def peaks(x: Any, *, kernel: Any, stride: Any, before: Any, after: Any, most: Any) -> Any:
     """`peak` of all windows of images (N, C, *S) with a border; it has the lowest number."""
-    seen = windows(bordered(x, before, after, True, most), **plain(kernel, stride)._asdict())
+    seen = seen_with_border(x, plain(kernel, stride), before, after, most, lowest=True)
     return peak(seen, axes=tuple(range(2, 2 + len(kernel))), keepdims=False)
 
 

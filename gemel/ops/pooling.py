@@ -16,7 +16,7 @@ from gemel.ops.layouts import channels_first, channels_last, is_channels_last
 from gemel.ops.peaks import peak, peaks
 from gemel.ops.reduction import floating, sum, widened
 from gemel.ops.shape import operand, reshape
-from gemel.ops.windows import Moves, bordered, windows
+from gemel.ops.windows import Moves, seen_with_border
 from gemel.spec import Spec, product
 
 KINDS = ("max", "avg", "sum", "lp")
@@ -89,7 +89,7 @@ def pooling(
         sides = padding(x, moves, pad, counts, convention)
         if kind == "max":
             return peaks(x, kernel=kernel, stride=stride, **sides)
-        seen = windows(bordered(x, **sides), **moves._asdict())
+        seen = seen_with_border(x, moves, **sides)
     axes = tuple(range(2, len(x.shape)))
     if kind == "max":
         return peak(x, axes=axes, keepdims=True)

@@ -23,6 +23,9 @@ from gemel.ops.indexing import basic_index
 from gemel.ops.shape import narrowed, transpose
 from gemel.spec import Spec, extents, product, promote_specs, same_shape
 
+#: Windows have at most so many elements, in at most so many rows, if kernels read each line once.
+PLACES, ROWS = 25, 9
+
 
 class Moves(NamedTuple):
     """How windows move along each of some axes."""
@@ -65,6 +68,16 @@ class Moves(NamedTuple):
         """One window along each axis."""
         return (1,) * len(self.kernel)
 
+    @property
+    def roll(self) -> bool:
+        """Whether windows of two axes are small, move on by one or two, and overlap from row to
+        row. Kernels then read each line once, and need no border in memory
+        (`codegen.loops.rolling`)."""
+        if len(self.kernel) != 2 or min(self.kernel) == 1 or self.dilate[0] != 1:
+            return False
+        small = product(self.kernel) <= PLACES and max(self.stride) <= 2
+        return small and self.stride[0] < self.kernel[0] <= ROWS
+
 
 # --- windows of an image --------------------------------------------------------------------
 
@@ -100,35 +113,62 @@ def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any) -> Any:
 
 
 @op()
-def bordered_windows(x: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any) -> Any:
-    """`windows` of an array with a border of `pad` zeros around its last axes, which is not made:
-    kernels read 0 instead."""
-    np = numpy()
-    widths = [(0, 0)] * (x.ndim - len(pad)) + [(n, n) for n in pad]
-    return windows.function(np.pad(x, widths), kernel=kernel, stride=stride, dilate=dilate)
+def bordered_windows(
+    x: Any, *, kernel: Any, stride: Any, dilate: Any, before: Any, after: Any, lowest: bool = False
+) -> Any:
+    """`windows` of an array with a border around its last axes, as `border` makes it. It is not
+    made: kernels read its number instead."""
+    wide = border.function(x, before=before, after=after, lowest=lowest)
+    return windows.function(wide, kernel=kernel, stride=stride, dilate=dilate)
 
 
 @bordered_windows.spec
-def _(x: Spec, *, kernel: Any, stride: Any, dilate: Any, pad: Any) -> Spec:
+def _(
+    x: Spec, *, kernel: Any, stride: Any, dilate: Any, before: Any, after: Any, lowest: bool
+) -> Spec:
     moves, lead = Moves(kernel, stride, dilate), x.ndim - len(kernel)
-    whole = tuple(n + 2 * p for n, p in zip(x.shape[lead:], pad, strict=True))
+    spans = zip(before, x.shape[lead:], after, strict=True)
+    whole = tuple(a + n + b for a, n, b in spans)
     moves.check("windows", x, whole)
     return Spec((*x.shape[:lead], *kernel, *moves.counts(whole)), x.dtype)
 
 
 @bordered_windows.element
-def _(loop: Any, at: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any) -> Any:
+def _(
+    loop: Any,
+    at: Any,
+    x: Any,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    before: Any,
+    after: Any,
+    lowest: bool,
+) -> Any:
     axes = len(kernel)
     lead, inside, counts = at[: -2 * axes], at[-2 * axes : -axes], at[-axes:]
-    steps = zip(inside, counts, stride, dilate, pad, strict=True)
-    return x.at_or_zero(*lead, *(count * s + (place * d + -p) for place, count, s, d, p in steps))
+    steps = zip(inside, counts, stride, dilate, before, strict=True)
+    places = (count * s + (place * d + -b) for place, count, s, d, b in steps)
+    return x.at_or(_number(x.dtype, lowest), *lead, *places)
 
 
 @bordered_windows.gradient
-def _(g: Any, y: Any, x: Any, *, kernel: Any, stride: Any, dilate: Any, pad: Any) -> Any:
+def _(
+    g: Any,
+    y: Any,
+    x: Any,
+    *,
+    kernel: Any,
+    stride: Any,
+    dilate: Any,
+    before: Any,
+    after: Any,
+    lowest: bool,
+) -> Any:
     shape = x.shape[x.ndim - len(kernel) :]
-    whole = [n + 2 * p for n, p in zip(shape, pad, strict=True)]
-    return (within(added(g, Moves(kernel, stride, dilate), whole), pad, shape),)
+    whole = [a + n + b for a, n, b in zip(before, shape, after, strict=True)]
+    return (within(added(g, Moves(kernel, stride, dilate), whole), before, shape),)
 
 
 # --- sums of windows ------------------------------------------------------------------------
@@ -400,6 +440,16 @@ def bordered(x: Any, before: Any, after: Any, lowest: bool = False, most: Any = 
     return border(x, lowest=lowest, **widths)
 
 
+def seen_with_border(
+    x: Any, moves: Moves, before: Any, after: Any, most: Any, lowest: bool = False
+) -> Any:
+    """All windows of an array with a border, which is made only if kernels need it in memory."""
+    if moves.roll:
+        sides = {"before": tuple(before), "after": tuple(after), "lowest": lowest}
+        return bordered_windows(x, **moves._asdict(), **sides)
+    return windows(bordered(x, before, after, lowest, most), **moves._asdict())
+
+
 def bordered_last(x: Any, before: Any, after: Any, most: Any) -> Any:
     """Images (N, C, *S) with a border, if any, and with contiguous channels: (N, *S, C)."""
     last = transpose(x, axes=(0, *range(2, x.ndim), 1))
@@ -418,12 +468,14 @@ def within(x: Any, start: Any, shape: Any) -> Any:
 
 
 __all__ = [
+    "PLACES",
     "Moves",
     "added",
     "apart",
     "bordered",
     "bordered_last",
     "bordered_windows",
+    "seen_with_border",
     "taking_turns",
     "windows",
     "within",

@@ -42,9 +42,9 @@ class Source:
         """The element at a position: an `At` or a computed number for each axis."""
         return self._writer.moved(self._entry, self._places(position))
 
-    def at_or_zero(self, *position: Any) -> Any:
-        """The element at a position, as `at`, but 0 where the array has no such position."""
-        return self._writer.moved_within(self._entry, self._places(position))
+    def at_or(self, number: float, *position: Any) -> Any:
+        """The element at a position, as `at`, but a number where the array has no such position."""
+        return self._writer.moved_within(self._entry, self._places(position), number)
 
     def _places(self, position: tuple[Any, ...]) -> Position:
         if len(position) != len(self.shape):
@@ -101,8 +101,8 @@ class ElementWriter:
         pairs = zip(position, entry.shape, strict=True)
         return self._found(entry, tuple(self.nowhere if n == 1 else at for at, n in pairs), True)
 
-    def moved_within(self, entry: Entry, position: Position) -> Any:
-        """The recorded value of an entry at a position, 0 if the entry has no such position."""
+    def moved_within(self, entry: Entry, position: Position, number: float) -> Any:
+        """The recorded value of an entry at a position, or a number if it has no such position."""
         nest, before = self.nest, self._conditions
         inside = [
             nest.inside(nest.number(at), extent)
@@ -112,9 +112,10 @@ class ElementWriter:
         self._conditions = (*before, *inside)
         value = self.moved(entry, position)
         self._conditions = before
-        if not inside or nest.recorder.code[value.position].name == "load_where":
+        chosen = nest.recorder.code[value.position].name == "load_where"
+        if not inside or (chosen and number == 0):
             return value
-        return Lane(nest.recorder).where(_all(inside), value, 0)
+        return Lane(nest.recorder).where(_all(inside), value, number)
 
     def placed(self, shape: tuple[int, ...], placement: Placement) -> Position:
         """The position that a placement stands for."""

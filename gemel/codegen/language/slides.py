@@ -38,9 +38,9 @@ def schedule_of(
     has windows that slide.
 
     Such a program has one reduction, over the lines and columns of windows that move on by a line
-    or a few from row to row, and reads numbers that vary along them, such as weights. Small windows
-    roll over the image (`loops.rolling`). Of larger ones that move on by one line, some rows of
-    results are computed at a time (`loops.sliding`).
+    or a few from row to row. Small windows roll over the image (`loops.rolling`). Of larger ones
+    that move on by one line and are multiplied by weights, some rows of results are computed at a
+    time (`loops.sliding`).
     """
     plain = Schedule(OUTER)
     names = [step.name for step in code]
@@ -58,7 +58,7 @@ def schedule_of(
     down = rows[-2][1]
     step = _step([(down[n], lines[n]) for n in windows], high)
     writes = any(operand.role == OUTPUT for operand in varying.values())
-    if not (step and weights) or writes or str(reduction.attribute).startswith("arg"):
+    if not step or writes or str(reduction.attribute).startswith("arg"):
         return plain
     indices = {n: operand for n, operand in varying.items() if operand.role == INDEX}
     ahead = [step * each for each in lines]
@@ -68,7 +68,8 @@ def schedule_of(
     small = high <= LOWEST and high * wide <= UNROLLED
     if small and chosen <= windows and _apart(code) and _read(code, reduction) <= known:
         return plain._replace(rows=high, columns=wide, unroll=step)
-    if chosen or step > 1 or any(operands[n].stride_class != CONTIGUOUS for n in windows):
+    along = all(operands[n].stride_class == CONTIGUOUS for n in windows)
+    if chosen or step > 1 or not (along and weights):
         return plain
     return plain._replace(rows=next((count for count in AT_ONCE if count <= high), 0))
 
