@@ -194,6 +194,8 @@ KEYED = {"basic_index", "narrow", "assign"}
 #: Operations made of products or groups of channels, or with a size as a parameter.
 PARTICULAR |= {"convolution", "deconvolution", "fold", "group_norm", "winograd"}
 PARTICULAR |= {"summed_windows", "weights_in_rounds", "winograd_weights", "peaks"}
+#: And those in which few windows are a case of its own, that of one.
+PARTICULAR |= {"bordered_windows"}
 PARTICULAR |= {"rnn_step", "lstm_step", "gru_step"}
 PARTICULAR |= {"blocked_attention", "blocked_attention_backward"}
 

@@ -31,10 +31,23 @@ def merged(loops: Iterable[Loop]) -> list[Loop]:
     """The same loops; adjacent loops without a gap between them become one."""
     found: list[Loop] = []
     for extent, strides in loops:
-        if found and all(s == t * extent for s, t in zip(found[-1][1], strides, strict=True)):
+        if found and _follow(found[-1][1], strides, extent):
             extent *= found.pop()[0]
         found.append((extent, strides))
     return found
+
+
+def _follow(outer: Sequence[Any], inner: Sequence[Any], steps: Any) -> bool:
+    """Whether each step along `outer` continues `steps` steps along `inner`, for all operands.
+    What stands still along one of the two only does not; this asks nothing about sizes."""
+    pairs = list(zip(outer, inner, strict=True))
+    if any(_is_still(s) != _is_still(t) for s, t in pairs):
+        return False
+    return all(s == t * steps for s, t in pairs)
+
+
+def _is_still(stride: Any) -> bool:
+    return type(stride) is int and stride == 0
 
 
 def ordered(
@@ -65,7 +78,7 @@ def joined(loops: list[Loop]) -> list[Loop]:
     """The same loops in any order; those without a gap between them become one."""
     for a, (extent, outer) in enumerate(loops):
         for b, (steps, inner) in enumerate(loops):
-            if a != b and all(s == t * steps for s, t in zip(outer, inner, strict=True)):
+            if a != b and _follow(outer, inner, steps):
                 rest = [loop for i, loop in enumerate(loops) if i not in (a, b)]
                 rest.insert(max(a, b) - 1, (extent * steps, inner))
                 return joined(rest)
