@@ -11,7 +11,7 @@ import pytest
 
 import gemel
 from gemel import autograd, np, npx
-from gemel.ops.windows import bordered_windows
+from gemel.ops.windows import bordered_windows, windows
 
 #: Kernel, strides and dilation.
 MOVES = [
@@ -140,3 +140,38 @@ def test_windows_of_computed_arrays_with_a_border(dtype: str) -> None:
     wanted = numpy.moveaxis(wanted, (3, 4), (1, 2)) * 1
     for run in (seen, gemel.compile(seen)):
         numpy.testing.assert_array_equal(run(np.array(x)).asnumpy(), wanted)
+
+
+#: Reductions over windows, given windows of an array and numbers for each of their elements.
+REDUCTIONS: dict[str, Any] = {
+    "what is computed from windows": lambda seen, w: ((seen * 2.5 + 1) * w).sum(axis=(1, 2)),
+    "the largest": lambda seen, w: (np.exp(seen) * w).max(axis=(1, 2)),
+    "numbers known at run time": lambda seen, w: ((seen + w.sum()) * w).sum(axis=(1, 2)),
+    "a choice, in other dtypes": lambda seen, w: (
+        np.where(seen > 0, w, -w).astype("int32").sum(axis=(1, 2))
+    ),
+    "any": lambda seen, w: (seen > w).any(axis=(1, 2)),
+    "positions": lambda seen, w: (seen * w).reshape(2, -1, *seen.shape[3:]).argmax(axis=1),
+    "one axis": lambda seen, w: (seen * w).sum(axis=2),
+    "two bytes": lambda seen, w: (seen * w).astype("float16").sum(axis=(1, 2)),
+}
+
+
+@pytest.mark.parametrize("case", REDUCTIONS)
+@pytest.mark.parametrize("size", (3, 7))
+@pytest.mark.parametrize("border", (False, True))
+def test_reductions_over_windows_are_the_same_compiled(case: str, size: int, border: bool) -> None:
+    how = {"kernel": (size, size), "stride": (1, 1), "dilate": (1, 1)}
+
+    def function(x: Any, w: Any) -> Any:
+        sides = {"before": (1, 1), "after": (0, 2)}
+        return REDUCTIONS[case](
+            bordered_windows(x, **how, **sides) if border else windows(x, **how), w
+        )
+
+    draw = numpy.random.default_rng(size)
+    x = np.array(draw.normal(size=(2, 20, 30)).astype("float32"))
+    w = np.array(draw.normal(size=(1, size, size, 1, 1)).astype("float32"))
+    wanted, found = function(x, w).asnumpy(), gemel.compile(function)(x, w).asnumpy()
+    bound = 0.05 if found.dtype == "float16" else 1e-5
+    numpy.testing.assert_allclose(found, wanted, rtol=bound, atol=bound)

@@ -13,12 +13,12 @@ from functools import partial, reduce
 from itertools import chain
 
 from gemel.codegen.language.program import BROADCAST, INDEX
-from gemel.codegen.language.slides import is_window
 from gemel.codegen.llvm.access import Bases, Masked, Site, Values
-from gemel.codegen.llvm.assembly import Builder, Value, zeros
+from gemel.codegen.llvm.assembly import Value, zeros
 from gemel.codegen.llvm.memory import full_mask
 from gemel.codegen.loops.frame import Carried, i64
 from gemel.codegen.loops.plain import Loops
+from gemel.codegen.loops.sliding import OverWindows, moved
 
 #: How many vectors of columns are computed at a time, if registers hold their sums: as many as
 #: possible, since a line of the image is then read from its beginning to its end. The sums that are
@@ -28,32 +28,24 @@ AT_ONCE, PART = (4, 2, 1), 2
 MANY = 16
 
 
-class Rolling:
-    """The loops of such a kernel; `kernel` prints the code inside them."""
+class Rolling(OverWindows):
+    """The loops of such a kernel."""
 
     def __init__(self, kernel: Loops) -> None:
-        self.kernel, self.access = kernel, kernel.access
-        self.builder: Builder = kernel.builder
-        program, self.analysis = kernel.program, kernel.analysis
-        self.sweep = self.analysis.sweeps[0]
-        (self.reduction,) = self.sweep.reductions
-        #: The dimensions of the rows of results, and of the rows and columns of a window.
-        self.rows, self.high, self.wide = program.outer - 2, program.outer, program.outer + 1
-        schedule = program.parsed_schedule
+        super().__init__(kernel)
+        program, schedule = kernel.program, kernel.program.parsed_schedule
         self.lines, self.places = range(schedule.rows), range(schedule.columns)
         #: By how many lines windows move on, and how many sums are carried from row to row.
         self.step = schedule.unroll
         self.carried = (schedule.rows - 1) // self.step
-        numbered = list(enumerate(program.operands))
-        windows = {n for n, operand in numbered if is_window(operand)}
-        indices = {n for n, o in numbered if o.role == INDEX and o.varies}
+        indices = {n for n, o in enumerate(program.operands) if o.role == INDEX and o.varies}
         columns = {n for n in indices if program.operands[n].stride_class != BROADCAST}
         #: What depends only on the line of the image, and only on the column: conditions for
         #: reading a window. Then what moves on with the windows, and the rest that varies.
-        self.of_line = self._reading(self.sweep.uniform, indices)
-        self.of_column = self._reading(self.sweep.varying, columns)
+        self.of_line = self.reading(self.sweep.uniform, indices)
+        self.of_column = self.reading(self.sweep.varying, columns)
         varying = [p for p in self.sweep.varying if p not in self.of_column]
-        self.moving = self._reading(varying, windows | indices)
+        self.moving = self.reading(varying, self.windows | indices)
         self.apart = [p for p in varying if p not in self.moving]
         self.alike = [p for p in self.sweep.uniform if p not in self.of_line]
         chosen = [p for p in self.moving if program.code[p].name == "load_where"]
@@ -61,10 +53,6 @@ class Rolling:
         #: What is read under conditions; those of a line, and those of a column.
         self.chosen, self.conditions = chosen, [p for p in self.of_line if p in used]
         self.asked = [p for p in self.of_column if p in used]
-
-    def _reading(self, positions: list[int], operands: set[int]) -> list[int]:
-        """Those of some instructions that depend on no other operands."""
-        return [p for p in positions if self.analysis.reads(p) <= operands]
 
     @classmethod
     def of(cls, kernel: Loops) -> Rolling | None:
@@ -196,7 +184,7 @@ class _Band:
         bases = columns[0].bases
         self.places = [self.kernel.advance(bases, loops.wide, i64(p)) for p in loops.places]
         fixed = self.kernel.fixed
-        there = [[_at(column, place) for place in self.places] for column in columns]
+        there = [[moved(column, place) for place in self.places] for column in columns]
         self.known = [[self.print(loops.of_column, site, fixed) for site in own] for own in there]
         self.masks = [*map(self._masks, chain(*there), chain(*self.known))]
 
@@ -216,7 +204,7 @@ class _Band:
                 after = self._line(builder.add(above, i64(line)), after, line)
             bases = self.kernel.advance(self.columns[0].bases, loops.rows, number)
             for column, (total, *_) in zip(self.columns, after, strict=True):
-                self._finish(_at(column, bases), total)
+                self._finish(moved(column, bases), total)
             return [total for _, *rest in after for total in rest]
 
         self.kernel.loop(start, stop, 1, [total for own in sums for total in own], row)
@@ -227,10 +215,10 @@ class _Band:
         before."""
         loops, columns = self.loops, self.columns
         bases = [self.kernel.advance(place, loops.high, number) for place in self.places]
-        seen = [[_at(column, place) for place in bases] for column in columns]
+        seen = [[moved(column, place) for place in bases] for column in columns]
         shared = self._shared(bases[0], seen)
         own_lines = range(line, -1, -loops.step)
-        first = self.kernel.reductions[loops.reduction].identity(columns[0].lanes)
+        first = loops.kind.identity(columns[0].lanes)
         sums = [[*own, *first][: len(own_lines)] for own in sums]
         for row, own_line in enumerate(own_lines):
             for place in loops.places:
@@ -304,8 +292,3 @@ class _Band:
         known = self.print(analysis.row(), Site(self.loops.access, site.bases), self.kernel.fixed)
         known = self.print(analysis.point(0, True), site, known)
         self.print(analysis.point(1, True), site, {**known, self.loops.reduction: total})
-
-
-def _at(site: Site, place: Bases) -> Site:
-    """The site at another place."""
-    return Site(site.access, place, site.index, site.lanes, site.mask)

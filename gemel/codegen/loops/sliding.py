@@ -18,8 +18,9 @@ from gemel.codegen.loops.frame import Carried, i64
 from gemel.codegen.loops.plain import Loops
 
 
-class Sliding:
-    """The loops of such a kernel; `kernel` prints the code inside them."""
+class OverWindows:
+    """A kernel with one reduction, over the lines and columns of windows of an image; `kernel`
+    prints the code inside its loops."""
 
     def __init__(self, kernel: Loops) -> None:
         self.kernel, self.access = kernel, kernel.access
@@ -30,10 +31,27 @@ class Sliding:
         self.kind = kernel.reductions[self.reduction]
         #: The dimensions of the rows of results, and of the rows and columns of a window.
         self.rows, self.high, self.wide = program.outer - 2, program.outer, program.outer + 1
-        self.at_once = program.parsed_schedule.rows
-        windows = {n for n, operand in enumerate(program.operands) if is_window(operand)}
+        #: The operands that windows are read from.
+        self.windows = {n for n, operand in enumerate(program.operands) if is_window(operand)}
+
+    def reading(self, positions: list[int], operands: set[int]) -> list[int]:
+        """Those of some instructions that depend on no other operands."""
+        return [p for p in positions if self.analysis.reads(p) <= operands]
+
+
+def moved(site: Site, place: Bases) -> Site:
+    """The site at another place."""
+    return Site(site.access, place, site.index, site.lanes, site.mask)
+
+
+class Sliding(OverWindows):
+    """The loops of a kernel for some rows of results at a time."""
+
+    def __init__(self, kernel: Loops) -> None:
+        super().__init__(kernel)
+        self.at_once = kernel.program.parsed_schedule.rows
         #: Instructions whose values move on with the windows, and those computed for each row.
-        self.moving = [p for p in self.sweep.varying if self.analysis.reads(p) <= windows]
+        self.moving = self.reading(self.sweep.varying, self.windows)
         self.apart = [p for p in self.sweep.varying if p not in self.moving]
 
     @classmethod
@@ -73,13 +91,13 @@ class Sliding:
         kernel, builder, analysis = self.kernel, self.builder, self.analysis
         numbers = [builder.add(begin, i64(row)) for row in range(self.at_once)]
         new = [builder.icmp_signed(">=", number, fresh) for number in numbers]
-        moved = [kernel.advance(bases, self.rows, number) for number in numbers]
+        below = [kernel.advance(bases, self.rows, number) for number in numbers]
         once, fixed, columns = self.access.print, kernel.fixed, kernel.extents[self.rows + 1]
-        given = [once(analysis.row(), Site(self.access, row), fixed) for row in moved]
+        given = [once(analysis.row(), Site(self.access, row), fixed) for row in below]
         before, after = analysis.point(0, True), analysis.point(1, True)
 
         def body(index: Value, _: int, lanes: int, stop: Value | None, held: Carried) -> Carried:
-            sites = [kernel.site(row, index, 0, lanes, stop) for row in moved]
+            sites = [kernel.site(row, index, 0, lanes, stop) for row in below]
             known = list(map(partial(once, before), sites, given))
             for row, total in enumerate(self._sums(sites, known)):
                 with builder.if_then(new[row]):
@@ -122,10 +140,11 @@ class Sliding:
 
         def once(index: Value, sums: Carried) -> Carried:
             places = {row: kernel.advance(lines[row], self.wide, index) for row in rows}
-            shared = self.access.print(self.moving, self._at(sites[rows[0]], places[rows[0]]), {})
+            site = moved(sites[rows[0]], places[rows[0]])
+            shared = self.access.print(self.moving, site, kernel.fixed)
             found = list[Value]()
             for row, total in zip(rows, sums, strict=True):
-                site = self._at(sites[row], places[row])
+                site = moved(sites[row], places[row])
                 values = self._values(site, known[row], shared)
                 found += kernel.added(self.reduction, [total], values, site.lanes)
             return found
@@ -139,7 +158,3 @@ class Sliding:
         scalar = Site(self.access, site.bases)
         uniform = self.access.print(self.sweep.uniform, scalar, alike)
         return self.access.print(self.apart, site, {**known, **uniform, **shared})
-
-    def _at(self, site: Site, place: Bases) -> Site:
-        """The site at another place of its window."""
-        return Site(self.access, place, site.index, site.lanes, site.mask)
