@@ -175,3 +175,19 @@ def test_reductions_over_windows_are_the_same_compiled(case: str, size: int, bor
     wanted, found = function(x, w).asnumpy(), gemel.compile(function)(x, w).asnumpy()
     bound = 0.05 if found.dtype == "float16" else 1e-5
     numpy.testing.assert_allclose(found, wanted, rtol=bound, atol=bound)
+
+
+@pytest.mark.parametrize("stride", (1, 2))
+def test_images_with_channels_last_are_copied_first(stride: int) -> None:
+    """Windows would be read element by element."""
+    moves = ((3, 3), (stride, stride), (1, 1))
+    x, weight = given((2, 6, 12, 11), (3, 3), "float32")
+    seen = np.array(x.transpose(0, 2, 3, 1))
+
+    def function(x: Any, weight: Any) -> Any:
+        return convolution(x.transpose(0, 3, 1, 2), weight, moves)
+
+    compiled = gemel.compile(function)
+    found = compiled(seen, np.array(weight)).asnumpy()
+    numpy.testing.assert_allclose(found, reference(x, weight, moves), rtol=1e-4, atol=1e-4)
+    assert compiled.plan_summary(seen, np.array(weight)).startswith("function: 2 kernels")

@@ -52,15 +52,28 @@ def write_loops(body: Graph, given: dict[Entry, Any], outputs: list[Place]) -> l
 
 def read_across(body: Graph, places: dict[Entry, Any]) -> list[Entry]:
     """The inputs of a body to copy before its loops, if it reduces: those that lie in another order
-    than results or inputs of the same shape. No order of loops suits both, and while elementwise
-    loops transpose such inputs in squares, reductions would read them element by element."""
+    than results or inputs of the same shape, or than windows of them. No order of loops suits both,
+    and while elementwise loops transpose such inputs in squares, reductions would read them element
+    by element."""
     layouts = {e: place.layout for e, place in places.items() if isinstance(place, Place)}
     across = [entry for entry, layout in layouts.items() if layout.lies_across]
     if not across or not any(isinstance(node.op, Reduction) for node in body.walk()):
         return []
     lines = [e for e, layout in layouts.items() if layout.strides and always(layout.strides[-1], 1)]
     shapes = [entry.shape for entry in (*body.outputs, *lines)]
-    return [e for e in across if any(same_shape_for_all(e.shape, shape) for shape in shapes)]
+    seen = {node.inputs[0] for node in body.walk() if _makes_windows(node)}
+    return [
+        entry
+        for entry in across
+        if entry in seen or any(same_shape_for_all(entry.shape, shape) for shape in shapes)
+    ]
+
+
+def _makes_windows(node: Node) -> bool:
+    """Whether an operation reads each element of its only input several times, by a rule."""
+    if not is_mover(node) or is_view(node) or len(node.inputs) != 1:
+        return False
+    return node.specs[0].ndim > node.inputs[0].ndim
 
 
 def in_loops(body: Graph) -> list[Node]:
