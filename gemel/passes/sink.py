@@ -25,7 +25,7 @@ Block = tuple[range, range]
 
 
 def sink(graph: Graph) -> Graph:
-    """Move reshapes of products past elementwise operations."""
+    """Move reshapes of products behind elementwise operations."""
     uses = graph.uses()
     sunk = set[Node]()
 
