@@ -129,11 +129,6 @@ class Analysis:
                 waiting.extend(self.program.code[position].arguments)
         return found
 
-    def reads(self, position: int) -> set[int]:
-        """The operands that an instruction's value depends on."""
-        steps = (self.program.code[p] for p in self.closure([position]))
-        return {step.operand for step in steps if step.operand is not None}
-
     def _last_sweep(self) -> int:
         code = self.program.code
         reduced = [self.stage[p] - 1 for p in self.live if code[p].name == "reduce"]

@@ -23,7 +23,8 @@ from gemel.ops.indexing import basic_index
 from gemel.ops.shape import narrowed, transpose
 from gemel.spec import Spec, extents, product, promote_specs, same_shape
 
-#: Windows have at most so many elements, in at most so many rows, if kernels read each line once.
+#: Windows have at most so many elements, in at most so many rows, if kernels read each line once:
+#: elements are unrolled, and the sums of as many rows of results are under way.
 PLACES, ROWS = 25, 9
 
 
@@ -126,11 +127,8 @@ def bordered_windows(
 def _(
     x: Spec, *, kernel: Any, stride: Any, dilate: Any, before: Any, after: Any, lowest: bool
 ) -> Spec:
-    moves, lead = Moves(kernel, stride, dilate), x.ndim - len(kernel)
-    spans = zip(before, x.shape[lead:], after, strict=True)
-    whole = tuple(a + n + b for a, n, b in spans)
-    moves.check("windows", x, whole)
-    return Spec((*x.shape[:lead], *kernel, *moves.counts(whole)), x.dtype)
+    (wide,) = border.infer(x, before=before, after=after, lowest=lowest, most=None)
+    return windows.infer(wide, kernel=kernel, stride=stride, dilate=dilate)[0]
 
 
 @bordered_windows.element
@@ -469,6 +467,7 @@ def within(x: Any, start: Any, shape: Any) -> Any:
 
 __all__ = [
     "PLACES",
+    "ROWS",
     "Moves",
     "added",
     "apart",

@@ -29,7 +29,7 @@ and one or three that columns run along. The integers called `TILES` are the las
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -315,6 +315,24 @@ class Instruction(NamedTuple):
         if self.attribute is not None:
             inside.append(repr(self.attribute))
         return f"{self.name}.{self.dtype}({', '.join(inside)})"
+
+
+def is_window(operand: Operand) -> bool:
+    """Whether windows may be read from an operand: it varies along them, and elements lie side by
+    side along the vector, or with a stride of two."""
+    along = operand.stride_class in (CONTIGUOUS, PAIRED)
+    return operand.varies and operand.role == INPUT and along
+
+
+def operands_read(code: Sequence[Instruction], positions: Iterable[int]) -> set[int]:
+    """The operands that the values of some instructions depend on."""
+    found, waiting = set[int](), list(positions)
+    while waiting:
+        step = code[waiting.pop()]
+        waiting.extend(step.arguments)
+        if step.operand is not None:
+            found.add(step.operand)
+    return found
 
 
 class _Program(NamedTuple):

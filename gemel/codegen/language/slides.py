@@ -13,12 +13,14 @@ from gemel.codegen.language.program import (
     INPUT,
     OUTER,
     OUTPUT,
-    PAIRED,
     Instruction,
     Operand,
     Schedule,
+    is_window,
+    operands_read,
 )
 from gemel.extent import same_for_all
+from gemel.ops.windows import PLACES, ROWS
 
 #: How many rows of results are computed at a time: the most that windows of this height allow. As
 #: many sums are under way, so that none has to wait for the one before; and they fit in sixteen
@@ -26,9 +28,6 @@ from gemel.extent import same_for_all
 AT_ONCE = (7, 5)
 #: Longer lines of a window are added up in blocks, which those loops do not do.
 LONGEST = 63
-#: The places of a window are unrolled if there are at most so many, in at most so many lines: as
-#: many sums are under way.
-UNROLLED, LOWEST = 25, 9
 
 
 def schedule_of(
@@ -65,8 +64,13 @@ def schedule_of(
     known = {*windows, *(n for n in weights if same_for_all(down[n], 0))}
     known.update(n for n, o in indices.items() if _is_coordinate(n, o, down, ahead, across))
     chosen = {each.operand for each in code if each.name == "load_where"}
-    small = high <= LOWEST and high * wide <= UNROLLED
-    if small and chosen <= windows and _apart(code) and _read(code, reduction) <= known:
+    small = high <= ROWS and high * wide <= PLACES
+    if (
+        small
+        and chosen <= windows
+        and _apart(code)
+        and operands_read(code, reduction.arguments) <= known
+    ):
         return plain._replace(rows=high, columns=wide, unroll=step)
     along = all(operands[n].stride_class == CONTIGUOUS for n in windows)
     if chosen or step > 1 or not (along and weights):
@@ -95,24 +99,7 @@ def _is_coordinate(
 def _apart(code: Sequence[Instruction]) -> bool:
     """Whether each condition for reading is one for a line or for a column alone."""
     conditions = {a for step in code if step.name == "load_where" for a in step.arguments}
-    return all(len(_read(code, code[condition])) == 1 for condition in conditions)
+    return all(len(operands_read(code, [condition])) == 1 for condition in conditions)
 
 
-def _read(code: Sequence[Instruction], step: Instruction) -> set[int]:
-    """The operands that an instruction's arguments are computed from."""
-    found, waiting = set[int](), list(step.arguments)
-    while waiting:
-        step = code[waiting.pop()]
-        waiting.extend(step.arguments)
-        if step.operand is not None:
-            found.add(step.operand)
-    return found
-
-
-def is_window(operand: Operand) -> bool:
-    """Whether windows are read from an operand of such a program."""
-    along = operand.stride_class in (CONTIGUOUS, PAIRED)
-    return operand.varies and operand.role == INPUT and along
-
-
-__all__ = ["is_window", "schedule_of"]
+__all__ = ["schedule_of"]

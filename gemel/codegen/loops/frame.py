@@ -116,6 +116,12 @@ class Frame:
         """The mask of the first `count` of `lanes` lanes."""
         return memory.first_lanes(self.builder, count, lanes, parts=not self.target.free_masks)
 
+    def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
+        """``a * b + c``, rounded once on targets with such an instruction."""
+        if not self.target.fma:
+            return self.builder.fadd(self.builder.fmul(a, b), c)
+        return self.builder.intrinsic(f"llvm.fma.{a.type.suffix}", a.type, [a, b, c])
+
     def prefetch(self, pointer: Value, near: int = 3, writes: bool = False) -> None:
         """Prefetches a cache line for reading or for writing; the address need not be valid.
         `near`: 3 for the first-level cache, 2 for the second."""

@@ -75,7 +75,7 @@ class Loops(Vectors):
             if step.name in ("reduce", "scan")
         }
         #: The factors of products that a sum over windows adds without rounding them.
-        self.factors = self._factors() if program.parsed_schedule.rows and target.fma else {}
+        self.factors = self._factors() if program.parsed_schedule.rows else {}
 
     def _factors(self) -> dict[int, tuple[int, ...]]:
         """By the position of a floating-point sum: the two factors of its terms."""
@@ -302,7 +302,7 @@ class Loops(Vectors):
             value = splat(builder, found[argument], lanes)
             return self.reductions[position].step(builder, total, [value])
         a, b = (splat(builder, found[factor], lanes) for factor in self.factors[position])
-        return [builder.intrinsic(f"llvm.fma.{a.type.suffix}", a.type, [a, b, *total])]
+        return [self.multiply_add(a, b, *total)]
 
     def _inner_walk(
         self,

@@ -1,4 +1,4 @@
-"""Sums over small windows that move on by one row: line by line down the image.
+"""Sums over small windows that overlap from row to row: line by line down the image.
 
 In a depthwise convolution of 3 x 3, each line of the image is part of the windows of three rows of
 results. Row by row, it would be loaded for each of them, and most of its vectors lie across two

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from gemel.codegen.language.slides import is_window
+from gemel.codegen.language.program import is_window, operands_read
 from gemel.codegen.llvm.access import Bases, Site, Values
 from gemel.codegen.llvm.assembly import Builder, Value
 from gemel.codegen.loops.frame import Carried, i64
@@ -36,7 +36,7 @@ class OverWindows:
 
     def reading(self, positions: list[int], operands: set[int]) -> list[int]:
         """Those of some instructions that depend on no other operands."""
-        return [p for p in positions if self.analysis.reads(p) <= operands]
+        return [p for p in positions if operands_read(self.kernel.program.code, [p]) <= operands]
 
 
 def moved(site: Site, place: Bases) -> Site:

@@ -168,12 +168,6 @@ class TiledKernel(Frame, Elements):
         whole = zeros(self.vector) if vector is None else vector
         return self.builder.insert_element(whole, value, Constant(I32, lane))
 
-    def multiply_add(self, a: Value, b: Value, c: Value) -> Value:
-        """``a * b + c``, rounded once on targets with such an instruction."""
-        if not self.target.fma:
-            return self.builder.fadd(self.builder.fmul(a, b), c)
-        return self.builder.intrinsic(f"llvm.fma.{a.type.suffix}", a.type, [a, b, c])
-
     # -- memory -----------------------------------------------------------------------------
 
     def mask(self, count: Value, lanes: int | None = None) -> Value:
