@@ -56,7 +56,8 @@ def test_convolution(options: Any) -> None:
 
 
 #: Images, channels, filters, spatial size, kernel, stride, pad: few channels, or strides so long
-#: that gradients are assembled from phases; sizes that are multiples of the stride, and others.
+#: that gradients are assembled from phases; sizes that are multiples of the stride, and others;
+#: short rows of results, with channels that fill vectors.
 GRADIENTS = [
     (2, 1, 12, (7, 9), (3, 3), (1, 1), (1, 1)),
     (1, 2, 30, (6, 20), (5, 3), (1, 1), (0, 0)),
@@ -67,6 +68,9 @@ GRADIENTS = [
     (2, 5, 4, (4, 2), (1, 1), (1, 3), (0, 0)),
     (2, 5, 4, (6, 8), (3, 3), (2, 2), (1, 1)),
     (2, 5, 4, (7, 8), (5, 4), (2, 3), (4, 1)),
+    (2, 8, 6, (9, 8), (4, 4), (2, 2), (1, 1)),
+    (3, 8, 4, (9,), (4,), (2,), (1,)),
+    (3, 16, 5, (6, 7), (3, 2), (1, 3), (1, 0)),
     (2, 3, 4, (5, 4, 6), (3, 3, 3), (1, 1, 1), (1, 1, 1)),
     (1, 2, 4, (5, 4, 6), (3, 2, 3), (2, 1, 2), (1, 0, 1)),
     (2, 2, 3, (4, 3, 3), (1, 3, 3), (1, 1, 1), (0, 0, 0)),

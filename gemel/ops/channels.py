@@ -7,7 +7,7 @@ from typing import Any
 
 from gemel.ops.elementwise import add, multiply
 from gemel.ops.reduction import sum
-from gemel.ops.shape import reshape
+from gemel.ops.shape import reshape, stack
 from gemel.ops.windows import PLACES, seen_with_border
 from gemel.spec import product
 
@@ -28,4 +28,11 @@ def channels_alone(how: Any, weight: Any, x: Any, turned: bool) -> Any:
     return sum(multiply(seen, factors), axis=tuple(range(2, 2 + axes)))
 
 
-__all__ = ["channels_alone"]
+def weights_alone(how: Any, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
+    """`Movement.weights` for depthwise convolutions: a sum for each element of the kernel."""
+    axes = (0, *range(2, 2 + len(how.pad)))
+    found = [sum(part * y, axis=axes) for part in how.each(x)]
+    return reshape(stack(found, axis=1), shape=shape)
+
+
+__all__ = ["channels_alone", "weights_alone"]

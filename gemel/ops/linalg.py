@@ -52,8 +52,17 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     columns = b if b.ndim > 1 else reshape(b, shape=(*b.shape, 1))
     shape = (*g.shape[: g.ndim - (a.ndim > 1) - (b.ndim > 1)], rows.shape[-2], columns.shape[-1])
     g = reshape(g, shape=shape)
+    if b.ndim <= 2 < len(shape):
+        # One product sums over the leading axes, too, instead of one for each and then a sum.
+        every = product(shape[:-1])
+        flat, ends = (
+            reshape(rows, shape=(every, rows.shape[-1])),
+            reshape(g, shape=(every, shape[-1])),
+        )
+        db = matmul(swapaxes(flat, -1, -2), ends)
+    else:
+        db = _to_be_summed(columns, shape)(swapaxes(rows, -1, -2), g)
     da = _to_be_summed(rows, shape)(g, swapaxes(columns, -1, -2))
-    db = _to_be_summed(columns, shape)(swapaxes(rows, -1, -2), g)
     return _like(da, a, -2), _like(db, b, -1)
 
 

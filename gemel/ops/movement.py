@@ -9,7 +9,8 @@ from typing import Any, NamedTuple
 from gemel.dtype import DType, promote
 from gemel.errors import DTypeError
 from gemel.ir.declare import composite
-from gemel.ops.channels import channels_alone
+from gemel.ops.along_channels import go_along_channels, weights_along_channels
+from gemel.ops.channels import channels_alone, weights_alone
 from gemel.ops.elementwise import cast, copy, full
 from gemel.ops.few_places import are_few_places, of_few_places
 from gemel.ops.linalg import is_rounded, matmul, wide_matmul
@@ -90,24 +91,34 @@ class Movement(NamedTuple):
         if not turned and are_few_places(self, weight, x):
             return of_few_places(self, weight, x)
         matrix = self.turned(weight) if turned else self.matrix(weight)
+        return self.of_product(matrix, x, turned)
+
+    def of_product(self, matrix: Any, x: Any, turned: bool, kernel_first: bool = False) -> Any:
+        """A matrix of weights times the windows of x, which are `columns`."""
         counts, images = self.counts(x.shape[2:]), x.shape[0]
         result = (images, self.groups * matrix.shape[-2], *counts)
         places = product(counts)
-        if not few(places, images, len(counts)):
-            return reshape(self.product(matrix, self.columns(x, False, turned)), shape=result)
+        together = few(places, images, len(counts))
+        found = self.product(matrix, self.columns(x, together, turned, kernel_first))
+        if not together:
+            return reshape(found, shape=result)
         # The positions of one image would fill vectors badly, so one product covers all images.
         groups = len(self.split)
-        found = self.product(matrix, self.columns(x, True, turned))
         found = reshape(found, shape=(*found.shape[:-1], images, places))
         found = transpose(found, axes=(groups + 1, *range(groups + 1), groups + 2))
         return reshape(found, shape=result)
 
-    def columns(self, x: Any, together: bool, turned: bool = False) -> Any:
+    def columns(
+        self, x: Any, together: bool, turned: bool = False, kernel_first: bool = False
+    ) -> Any:
         """The windows of x as (N, [groups], C / groups * kernel, places); with all images
-        `together` as ([groups], C / groups * kernel, N * places).
-        """
+        `together` as ([groups], C / groups * kernel, N * places). With `kernel_first`, channels
+        come after the kernel."""
         seen, counts = self.seen(x, turned), self.counts(x.shape[2:])
         last, places = len(seen.shape) - len(counts), product(counts)
+        if kernel_first:
+            axes, own = range(len(seen.shape)), 1 + len(self.split)
+            seen = transpose(seen, axes=(*axes[:own], *axes[own + 1 : last], own, *axes[last:]))
         lead = (x.shape[0], *self.split)
         if together:
             order = (*range(1, last), 0, *range(last, len(seen.shape)))
@@ -131,9 +142,8 @@ class Movement(NamedTuple):
         return stack([seen[key] for key in keys], axis=axis)
 
     def written(self, x: Any) -> bool:
-        """Whether to copy the windows before a product, if the copy fits in the caches.
-
-        With longer strides few windows overlap, and products gather them for each block of rows.
+        """Whether to copy the windows before a product, if the copy fits in the caches. With longer
+        strides few windows overlap, and products gather them for each block of rows.
         """
         return self.overlap_little and bool(self.bytes_of(x.shape, x.dtype) <= WRITTEN)
 
@@ -200,7 +210,7 @@ class Movement(NamedTuple):
             how = self.backwards
             if how.in_tiles(weight, y, turned=True) or not gives_few(self, y, weight, space):
                 return how.times(weight, y, turned=True)
-        if in_phases(self, y, weight):
+        if in_phases(self, y, weight, space):
             return phases(self, y, weight, space)
         settings = {"pad": self.pad, "groups": self.groups, "wide": self.wide}
         settings["space"] = tuple(space)
@@ -259,9 +269,9 @@ class Movement(NamedTuple):
         if are_planes(self):
             return weights_of_planes(self, x, y, shape)
         if self.alone(shape, x.dtype) and product(self.moves.kernel) <= PLACES:
-            axes = (0, *range(2, 2 + len(self.pad)))
-            found = [sum(part * y, axis=axes) for part in self.each(x)]
-            return reshape(stack(found, axis=1), shape=shape)
+            return weights_alone(self, x, y, shape)
+        if go_along_channels(self, x, y):
+            return weights_along_channels(self, x, y, shape)
         if self.overlap_little and not self.written(x):
             return weights_in_rounds(x, y, **self.moves._asdict(), pad=self.pad, groups=self.groups)
         return in_dtype(self.product_of_windows(x, y, shape), promote(x.dtype, y.dtype))

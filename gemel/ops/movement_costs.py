@@ -14,8 +14,9 @@ from gemel.spec import product
 SMALL = 256
 #: A product with fewer rows than this takes as long.
 ROWS = 8
-#: The costs, in multiply-adds, of adding up an element of a window and of moving a weight first.
-MOVED, MOVED_WEIGHT = 24, 150
+#: The costs, in multiply-adds, of adding up an element of a window, of adding up short rows of
+#: these (divided by the square of a row's length), and of moving a weight first.
+MOVED, MOVED_ROW, MOVED_WEIGHT = 24, 7000, 60
 
 
 def gives_few(how: Any, y: Any, weight: Any, space: tuple[int, ...]) -> bool:
@@ -33,12 +34,12 @@ def gives_few(how: Any, y: Any, weight: Any, space: tuple[int, ...]) -> bool:
     return bool(with_windows * 5 > product(y.shape[2:]) * taken * (given + MOVED) * 7)
 
 
-def in_phases(how: Any, y: Any, weight: Any) -> bool:
+def in_phases(how: Any, y: Any, weight: Any, space: tuple[int, ...]) -> bool:
     """Whether `grown`, with strides above one, uses `phases`. Only sizes and dtypes decide.
 
     The alternative computes windows by one product and adds them up. It reads the weights in
-    place, but writes and reads the windows once more. Costs are in multiply-adds for each
-    element of the kernel.
+    place, but writes and reads the windows once more, a row of positions at a time. Costs are in
+    multiply-adds for each element of the kernel.
     """
     kernel, stride = how.moves.kernel, how.moves.stride
     if how.moves.dilate != how.moves.ones or min(how.rest) < 0:
@@ -46,10 +47,15 @@ def in_phases(how: Any, y: Any, weight: Any) -> bool:
     plain = y.dtype is weight.dtype is y.dtype.compute and how.groups == 1
     if not plain or any(k < s for k, s in zip(kernel, stride, strict=True)):
         return True
-    (given, taken), places = weight.shape[:2], product((y.shape[0], *y.shape[2:]))
-    weights = MOVED_WEIGHT * taken * given
-    by_phases = places * given * max(taken, ROWS) * 6 // 5 + weights
-    return kernel != stride and bool(by_phases < places * taken * (given + MOVED))
+    (given, taken), row = weight.shape[:2], y.shape[-1]
+    if kernel == stride or row == 1:
+        return False
+    counts = (-(-n // s) for n, s in zip(space, stride, strict=True))
+    by_phases = product((y.shape[0], *counts)) * given * max(taken, ROWS) * 5 // 4
+    by_phases = by_phases + MOVED_WEIGHT * taken * given
+    # Per element of a window: 1.1 for each product, what adding costs, and a part of its row.
+    added = (given * 11 // 10 + MOVED) * row * row + MOVED_ROW
+    return bool(by_phases * row * row < product((y.shape[0], *y.shape[2:])) * taken * added)
 
 
 def together(how: Any, y: Any, weight: Any) -> int | None:
