@@ -15,6 +15,7 @@ GRADIENT = (
     "is of arrays that calls are recorded for, and a symbol is none; call attach_grad() and "
     "backward() on what the hybridized function takes and returns, or use autograd.grad in it"
 )
+STEP = f"{GRADIENT}; Trainer.compile(forward) makes a program of a whole training step"
 
 
 class Unavailable:
@@ -59,7 +60,7 @@ class InMemory:
     wait_to_read = Unavailable(MEMORY)
 
     attach_grad = Unavailable(GRADIENT)
-    backward = Unavailable(GRADIENT)
+    backward = Unavailable(STEP)
     drop_grad = Unavailable(GRADIENT)
     grad = Unavailable(GRADIENT)
     zero_grad = Unavailable(GRADIENT)
