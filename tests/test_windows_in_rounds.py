@@ -11,7 +11,7 @@ from slow import drawn
 
 import gemel
 from gemel import autograd, np, npx
-from gemel.ops import movement, movement_costs
+from gemel.ops import along_channels, movement, movement_costs
 from gemel.ops.movement import Movement
 from gemel.ops.windows import Moves
 
@@ -53,6 +53,7 @@ def test_rounds_change_nothing_else(held: int, size: int, monkeypatch: Any) -> N
     for name in ("WRITTEN", "ROUND"):
         monkeypatch.setattr(movement, name, held)
     monkeypatch.setattr(movement_costs, "MOVED", -1000)  # never use phases
+    monkeypatch.setattr(along_channels, "SHORT", 0)
 
     def both(x: Any, weight: Any, g: Any) -> Any:
         steps = how()
@@ -100,3 +101,36 @@ def test_other_numbers_of_images_through_one_program(images: int) -> None:
         x = drawn(4, 16, 9, 12, seed=3)[:count]
         wanted = reference.convolution(x, weight, None, (2, 2), (1, 1), (1, 1), 1)
         close(program(np.array(x), np.array(weight)), wanted)
+
+
+#: Images, channels, size, filters, kernel, stride; whether the weights' gradient has short rows.
+SHORT_ROWS = [
+    (4, 16, 15, 6, 3, 2, True),
+    (4, 16, 18, 6, 3, 2, True),
+    (4, 16, 32, 6, 3, 2, True),
+    (4, 16, 34, 6, 3, 2, False),
+    (9, 16, 32, 6, 3, 2, False),
+    (9, 16, 16, 6, 3, 2, True),
+    (4, 12, 32, 6, 3, 2, False),
+    (2, 16, 8, 32, 3, 2, True),
+    (2, 16, 8, 33, 3, 2, False),
+    (4, 16, 8, 6, 5, 1, True),
+    (4, 16, 9, 6, 5, 1, False),
+    (4, 16, 8, 6, 1, 1, False),
+    (4, 3, 8, 6, 5, 1, False),
+]
+
+
+@pytest.mark.parametrize("case", SHORT_ROWS, ids=str)
+def test_weights_along_channels(case: Any, monkeypatch: Any) -> None:
+    images, channels, size, filters, kernel, stride, short = case
+    moves = Moves((kernel, kernel), (stride, stride), (1, 1))
+    steps = Movement(moves, (kernel // 2, kernel // 2), 1)
+    x = drawn(images, channels, size, size)
+    y = drawn(images, filters, *steps.counts((size, size)), seed=1)
+    shape = (filters, channels, kernel, kernel)
+    pair = [np.array(each, dtype="float64") for each in (x, y)]
+    assert along_channels.go_along_channels(steps, *pair) == short
+    found = steps.weights(*pair, shape)
+    monkeypatch.setattr(along_channels, "SHORT", 0)
+    close(found, steps.weights(*pair, shape).asnumpy(), 1e-9)

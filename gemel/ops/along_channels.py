@@ -15,6 +15,8 @@ from gemel.spec import product
 
 #: A row is short if it has at most SHORT positions; elements of a window's row that fill a vector.
 SHORT, FILLED = 8, 16
+#: With longer strides, rows of twice as many positions are short, if there are at most FEW in all.
+FEW = 2048
 
 
 def go_along_channels(how: Any, x: Any, y: Any) -> bool:
@@ -25,7 +27,10 @@ def go_along_channels(how: Any, x: Any, y: Any) -> bool:
         return False
     elements, places = how.moves.kernel[-1], product((y.shape[0], *y.shape[2:]))
     filled = elements > 1 and elements * x.shape[1] >= FILLED
-    return bool(filled and y.shape[-1] <= SHORT and places >= y.shape[1])
+    if not filled or not places >= y.shape[1]:
+        return False
+    few = how.overlap_little and bool(places <= FEW) and x.shape[1] >= FILLED
+    return bool(y.shape[-1] <= (2 * SHORT if few else SHORT))
 
 
 def weights_along_channels(how: Any, x: Any, y: Any, shape: tuple[int, ...]) -> Any:
