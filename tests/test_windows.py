@@ -383,6 +383,18 @@ def test_other_sizes_through_one_program() -> None:
     assert program.traces == 1
 
 
+def test_estimates_of_rows_of_a_million_places_fit_in_a_plan() -> None:
+    weight = np.ones((16, 1, 4))
+    program = gemel.compile(lambda x: npx.convolution(x, weight, no_bias=True, stride=2))
+    for size in (1_000, 2_000_000):
+        x = np.ones((1, 1, size))
+        x.attach_grad()
+        with autograd.record():
+            y = program(x)
+        y.backward()
+        assert float(x.grad.sum()) == 16 * 4 * y.shape[2]
+
+
 def test_other_sizes_of_volumes_through_one_program() -> None:
     weight = np.array(drawn(3, 2, 3, 3, 3))
     weight.attach_grad()

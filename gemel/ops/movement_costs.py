@@ -53,9 +53,10 @@ def in_phases(how: Any, y: Any, weight: Any, space: tuple[int, ...]) -> bool:
     counts = (-(-n // s) for n, s in zip(space, stride, strict=True))
     by_phases = product((y.shape[0], *counts)) * given * max(taken, ROWS) * 5 // 4
     by_phases = by_phases + MOVED_WEIGHT * taken * given
-    # Per element of a window: 1.1 for each product, what adding costs, and a part of its row.
-    added = (given * 11 // 10 + MOVED) * row * row + MOVED_ROW
-    return bool(by_phases * row * row < product((y.shape[0], *y.shape[2:])) * taken * added)
+    # Per element of a window: 1.1 for each product, what adding costs, and a part of its row. A
+    # quotient, since plans compute these numbers in 63 bits, and rows may have a million places.
+    added = given * 11 // 10 + MOVED + MOVED_ROW // (row * row)
+    return bool(by_phases < product((y.shape[0], *y.shape[2:])) * taken * added)
 
 
 def together(how: Any, y: Any, weight: Any) -> int | None:
