@@ -183,6 +183,40 @@ def test_gradients_of_no_and_of_one_element(shape: tuple[int, ...]) -> None:
     assert x.grad.tolist() == (x * 2).tolist()
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        ((0, 0, 0, 1, 17), (17,)),
+        ((4, 0, 0, 2, 2), (0, 2, 7)),
+        ((2, 4, 1, 7, 5), (4, 0, 5, 1)),
+        ((3, 0, 1, 8, 8), (0, 2, 8, 9)),
+        ((3, 2, 4, 5, 0), (2, 4, 0, 6)),
+        ((3, 1, 2, 0, 9), (2, 1, 9, 8)),
+        ((3, 1, 2, 4, 0), (2, 1, 0, 8)),
+    ],
+    ids=str,
+)
+def test_products_of_many_axes_some_of_them_empty(
+    a: tuple[int, ...], b: tuple[int, ...], compiled: bool
+) -> None:
+    first, second = np.ones(a), np.ones(b)
+    first.attach_grad()
+    second.attach_grad()
+
+    def shifted(a: Any, b: Any) -> Any:
+        return np.matmul(a, b) + 1
+
+    with autograd.record():
+        y = (gemel.compile(shifted) if compiled else shifted)(first, second)
+    y.backward()
+    assert float(y.sum()) == y.size
+    assert first.grad.shape == a
+    assert second.grad.shape == b
+    assert not first.grad.any()
+    assert not second.grad.any()
+
+
 def test_compiled_calls_close_over_and_return_0d_arrays() -> None:
     factor = np.array(3.0)
     function = gemel.compile(

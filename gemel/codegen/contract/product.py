@@ -31,7 +31,7 @@ from gemel.ir import layout as layouts
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, broadcast_strides
 from gemel.passes.domain import Domain, is_product
-from gemel.spec import product
+from gemel.spec import Spec, product
 
 
 class Workspace(NamedTuple):
@@ -198,6 +198,8 @@ def write_product(
 ) -> list[Launch]:
     """The launches of a fused body that consists of one matrix product and what follows it."""
     node = next(n for n in body.walk() if is_product(n))
+    if node.entries[0].spec.is_empty:
+        return []  # What follows it is empty, too. Strides do not tell which empty axes join.
     a, b = (given[entry] for entry in node.inputs)
     a = a if len(a.shape) > 1 else a.reshaped((1, *a.shape))
     b = b if len(b.shape) > 1 else b.reshaped((*b.shape, 1))
@@ -286,9 +288,12 @@ def _transposed(place: Place) -> Place:
 
 
 def _repeated(place: Place, batch: tuple[int, ...]) -> Place:
-    """A factor, broadcast to all batch axes."""
+    """A factor, broadcast to all batch axes. One without elements is never copied (any layout of it
+    is contiguous), but gets strides with which these axes join."""
     full = (*batch, *place.shape[-2:])
     strides = broadcast_strides(place.shape, place.strides, len(full))
+    if Spec(full, place.dtype).is_empty:
+        strides = layouts.dense_strides(full)
     return place.at(Layout(full, strides, place.layout.offset))
 
 
