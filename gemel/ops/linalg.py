@@ -55,11 +55,8 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     if b.ndim <= 2 < len(shape):
         # One product sums over the leading axes, too, instead of one for each and then a sum.
         every = product(shape[:-1])
-        flat, ends = (
-            reshape(rows, shape=(every, rows.shape[-1])),
-            reshape(g, shape=(every, shape[-1])),
-        )
-        db = matmul(swapaxes(flat, -1, -2), ends)
+        flat = reshape(rows, shape=(every, rows.shape[-1]))
+        db = matmul(swapaxes(flat, -1, -2), reshape(g, shape=(every, shape[-1])))
     else:
         db = _to_be_summed(columns, shape)(swapaxes(rows, -1, -2), g)
     da = _to_be_summed(rows, shape)(g, swapaxes(columns, -1, -2))
