@@ -112,8 +112,8 @@ class Movement(NamedTuple):
         self, x: Any, together: bool, turned: bool = False, kernel_first: bool = False
     ) -> Any:
         """The windows of x as (N, [groups], C / groups * kernel, places); with all images
-        `together` as ([groups], C / groups * kernel, N * places). With `kernel_first`, channels
-        come after the kernel."""
+        `together` as ([groups], C / groups * kernel, N * places). With `kernel_first`, for
+        strides of one, channels come after the kernel."""
         seen, counts = self.seen(x, turned), self.counts(x.shape[2:])
         last, places = len(seen.shape) - len(counts), product(counts)
         if kernel_first:
@@ -210,7 +210,7 @@ class Movement(NamedTuple):
             how = self.backwards
             if how.in_tiles(weight, y, turned=True) or not gives_few(self, y, weight, space):
                 return how.times(weight, y, turned=True)
-        if in_phases(self, y, weight, space):
+        if self.moves.stride != self.moves.ones and in_phases(self, y, weight, space):
             return phases(self, y, weight, space)
         settings = {"pad": self.pad, "groups": self.groups, "wide": self.wide}
         settings["space"] = tuple(space)
