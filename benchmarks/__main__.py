@@ -14,6 +14,7 @@ from benchmarks import (
     gpu,
     instructions,
     kernels,
+    networks,
     operations,
     parallel,
     residual,
@@ -52,12 +53,13 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--groups",
         type=lambda text: text.split(","),
-        help="kernels, sweep: groups to measure, separated by commas",
+        help="kernels, sweep: groups to measure, separated by commas; networks: their names",
     )
     parser.add_argument(
         "--processor-time",
         action="store_true",
-        help="kernels, sweep, operations: measure processor time on one core, for a busy machine",
+        help="kernels, sweep, operations, networks: measure processor time on one core, for a busy "
+        "machine",
     )
     parser.add_argument("--beside", choices=("torch",), help="sweep: also measure this library")
     return parser.parse_args()
@@ -245,6 +247,14 @@ def run_operations(session: Session) -> None:
     session.failed |= operations.run(options.runs or rounds, seconds, options.processor_time)
 
 
+def run_networks(session: Session) -> None:
+    """Training steps and inference of small networks, compared with torch's."""
+    options = session.options
+    rounds, seconds = (1, 0.05) if options.quick else (3, 0.3)
+    rounds = options.runs or rounds
+    session.failed |= networks.run(rounds, seconds, options.processor_time, options.groups)
+
+
 def run_data(session: Session) -> None:
     """Images a second from DataLoader."""
     options = session.options
@@ -288,6 +298,7 @@ RUNNERS = {
     "engine": run_engine,
     "ufuncs": run_ufuncs,
     "operations": run_operations,
+    "networks": run_networks,
     "data": run_data,
     "kernels": run_kernels,
     "sweep": run_sweep,
