@@ -15,8 +15,8 @@ from gemel.spec import product
 
 #: A row is short if it has at most SHORT positions; elements of a window's row that fill a vector.
 SHORT, FILLED = 8, 16
-#: With longer strides, rows of twice as many positions are short, if there are at most FEW in all.
-FEW = 2048
+#: With longer strides, rows of twice as many positions are short, if there are at most MOST in all.
+MOST = 2048
 
 
 def go_along_channels(how: Any, x: Any, y: Any) -> bool:
@@ -29,8 +29,8 @@ def go_along_channels(how: Any, x: Any, y: Any) -> bool:
     filled = elements > 1 and elements * x.shape[1] >= FILLED
     if not filled or not places >= y.shape[1]:
         return False
-    few = how.overlap_little and bool(places <= FEW) and x.shape[1] >= FILLED
-    return bool(y.shape[-1] <= (2 * SHORT if few else SHORT))
+    longer = how.overlap_little and bool(places <= MOST) and x.shape[1] >= FILLED
+    return bool(y.shape[-1] <= (2 * SHORT if longer else SHORT))
 
 
 def weights_along_channels(how: Any, x: Any, y: Any, shape: tuple[int, ...]) -> Any:

@@ -210,7 +210,7 @@ class Movement(NamedTuple):
             how = self.backwards
             if how.in_tiles(weight, y, turned=True) or not gives_few(self, y, weight, space):
                 return how.times(weight, y, turned=True)
-        if self.moves.stride != self.moves.ones and in_phases(self, y, weight, space):
+        elif in_phases(self, y, weight, space):
             return phases(self, y, weight, space)
         settings = {"pad": self.pad, "groups": self.groups, "wide": self.wide}
         settings["space"] = tuple(space)

@@ -40,7 +40,7 @@ def phases(how: Any, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
     wide = bordered(y, [k - 1 for k in most], tuple(after))
     # A convolution with strides of one; each phase sets its own moves.
     alone = how._replace(pad=(0,) * len(stride), scheme=NEVER)
-    moved, parts = kernel_first(how, weight), {}
+    moved, parts = weights_kernel_first(how, weight), {}
     for phase in itertools.product(*map(range, stride)):
         first = tuple(r + p for r, p in zip(phase, how.pad, strict=True))
         own = tuple(slice(a % s, None, s) for a, s in zip(first, stride, strict=True))
@@ -58,24 +58,24 @@ def phases(how: Any, y: Any, weight: Any, space: tuple[int, ...]) -> Any:
     return within(taking_turns(parts, stride), (0,) * len(stride), space)
 
 
-def is_product(how: Any, weight: Any) -> bool:
+def is_one_product(how: Any, weight: Any) -> bool:
     """Whether `Movement.times` is one product of weights with windows."""
     return not (are_planes(how) or how.alone(weight.shape, weight.dtype))
 
 
-def kernel_first(how: Any, weight: Any) -> Any:
+def weights_kernel_first(how: Any, weight: Any) -> Any:
     """The weights as (*kernel, channels out, channels in / groups). For a product these are copied
     at once: a part of the kernel would be gathered from all over the weights."""
     found = transpose(weight, axes=(*range(2, 2 + len(how.pad)), 0, 1))
-    return copy(found) if is_product(how, weight) else found
+    return copy(found) if is_one_product(how, weight) else found
 
 
 def phase_of(how: Any, part: Any, y: Any) -> Any:
     """The transpose of a convolution with strides of one, for a part of the kernel of weights that
-    `kernel_first` returned."""
+    `weights_kernel_first` returned."""
     axes = len(how.pad)
     weight = transpose(part, axes=(axes, axes + 1, *range(axes)))
-    if not is_product(how, weight):
+    if not is_one_product(how, weight):
         return how.times(weight, y, turned=True)
     groups, (given, taken) = len(how.split), part.shape[axes:]
     rows = reshape(part, shape=(product(part.shape[:axes]), *how.split, given // how.groups, taken))
