@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from benchmarks.driver import Result
 from benchmarks.machine import Machine, measure_machine
 from benchmarks.shapes import Shape
-from benchmarks.table import best_peer, print_rows, ratio
+from benchmarks.table import best_peer, cores, print_rows, ratio
 from benchmarks.turns import Effort, installed, measure
 
 LIST = Path(__file__).with_name("kernels.txt")
@@ -183,10 +183,6 @@ def print_group(found: Found, machine: Machine | None, threads: int) -> None:
         print(f"## {chosen[0][0].group}{', gradients' * gradients}, {cores(threads)}, ms\n")
         header = ["", *names, "floor", "of floor", "x best peer"]
         print_rows(header, [cells(row, each, names, machine, threads) for row, each in chosen])
-
-
-def cores(threads: int) -> str:
-    return "1 core" if threads == 1 else f"{threads} cores"
 
 
 def print_goals(found: Found, threads: int) -> None:

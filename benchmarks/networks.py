@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from benchmarks.driver import agree, importable, in_turns, interpreter_of
 from benchmarks.operations import Input
-from benchmarks.table import print_rows
+from benchmarks.table import beside_torch, cores, print_rows
 from benchmarks.turns import show
 
 LIBRARIES = ("gemel", "torch")
@@ -105,17 +105,14 @@ def compare(threads: int, answers: dict[Network, Answers]) -> bool:
         for way, (own, other) in us.items():
             ratios[way].append(own / other)
         rows.append([network.name, *cells(us)])
-    cores = "1 core" if threads == 1 else f"{threads} cores"
-    print(f"## networks, {cores}\n")
+    print(f"## networks, {cores(threads)}\n")
     header = ["", "three calls, ms", "compiled, ms", "torch, ms", "x torch", "compiled x torch"]
     print_rows([*header, "inference, ms", "torch, ms", "x torch"], rows)
     for name, reason in failures.items():
         print(f"{name} FAILED: {reason}\n")
     for way, each in ratios.items():
         if each:
-            slower = sum(ratio > 1 for ratio in each)
-            print(f"{way}: median {median(each):.2f} of torch's time; ", end="")
-            print(f"{slower} of {len(each)} above 1")
+            print(f"{way}: {beside_torch(each)}")
     print()
     return bool(failures)
 

@@ -7,7 +7,7 @@ from statistics import median
 from typing import NamedTuple
 
 from benchmarks.driver import agree, importable, in_turns, interpreter_of
-from benchmarks.table import print_rows
+from benchmarks.table import beside_torch, cores, print_rows
 
 LIST = Path(__file__).with_name("operations.txt")
 LIBRARIES = ("gemel", "torch")
@@ -84,11 +84,9 @@ def _compare(threads: int, answers: Answers) -> bool:
             ratios.append(own / other)
             row += [f"{own:.4g}", f"{own / other:.2f}" + "!" * (not same)]
         rows.append(row + [""] * (5 - len(row)))
-    cores = "1 core" if threads == 1 else f"{threads} cores"
-    print(f"## operations, {cores}\n")
+    print(f"## operations, {cores(threads)}\n")
     print_rows(["", "us", "x torch", "with gradients, us", "x torch"], rows)
-    slower = sum(ratio > 1 for ratio in ratios)
-    print(f"median {median(ratios):.2f} of torch's time; {slower} of {len(ratios)} above 1\n")
+    print(f"{beside_torch(ratios)}\n")
     return failed
 
 

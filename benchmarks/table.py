@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from statistics import median
+
 from benchmarks.driver import Result
 
 
@@ -20,6 +22,17 @@ def print_rows(header: list[str], rows: list[list[str]]) -> None:
         cells += [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         print("| " + " | ".join(cells) + " |")
     print()
+
+
+def cores(threads: int) -> str:
+    """The number of cores that these threads run on, as text."""
+    return "1 core" if threads == 1 else f"{threads} cores"
+
+
+def beside_torch(ratios: list[float]) -> str:
+    """The median of ratios to torch's time, and how many of them are above 1, as text."""
+    slower = sum(each > 1 for each in ratios)
+    return f"median {median(ratios):.2f} of torch's time; {slower} of {len(ratios)} above 1"
 
 
 def ratio(value: float, base: float | None) -> str:

@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, NamedTuple
 
 from benchmarks.driver import agree, importable, in_turns, interpreter_of
-from benchmarks.table import print_rows
+from benchmarks.table import cores, print_rows
 
 LIST = Path(__file__).with_name("ufuncs.txt")
 SIZES = (1_000, 1_000_000)
@@ -58,8 +58,7 @@ def compare(size: int, threads: int, answers: dict[str, list[Any]]) -> tuple[lis
             if library == "gemel":
                 ratios.append(us / base)
         rows.append(row)
-    cores = "1 core" if threads == 1 else f"{threads} cores"
-    print(f"## functions of {size:,} float32, {cores}\n")
+    print(f"## functions of {size:,} float32, {cores(threads)}\n")
     print_rows(["", "numpy, us", *(f"{library} x" for library in libraries[1:])], rows)
     return ratios, sound
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.ops.elementwise import copy
+from gemel.ops.layouts import channels_first
 from gemel.ops.shape import reshape, transpose
 from gemel.ops.windows import bordered_last, windows
 from gemel.spec import product
@@ -37,16 +38,14 @@ def weights_along_channels(how: Any, x: Any, y: Any, shape: tuple[int, ...]) -> 
     """The gradient of weights of this shape, as a product of y, a row for each filter, with the
     windows of x, a row for each position."""
     axes = len(how.pad)
-    back = (0, axes + 1, *range(1, axes + 1))  # channels follow the first axis again
-    last = transpose(bordered_last(x, how.pad, how.pad, how.pad), axes=back)
-    seen = windows(last, **how.moves._asdict())
+    first = channels_first(bordered_last(x, how.pad, how.pad, how.pad), last=True)
+    seen = windows(first, **how.moves._asdict())
     order = (0, *range(2 + axes, 2 + 2 * axes), *range(2, 2 + axes), 1)
     seen = transpose(seen, axes=order)
-    places = product(seen.shape[: 1 + axes])
-    columns = reshape(seen, shape=(places, product(seen.shape[1 + axes :])))
-    filters = reshape(transpose(how.rows(y), axes=(1, 0, 2)), shape=(shape[0], places))
-    found = reshape(how.product(filters, columns), shape=(shape[0], *shape[2:], shape[1]))
-    return copy(transpose(found, axes=back))
+    every = (product(seen.shape[: 1 + axes]), product(seen.shape[1 + axes :]))
+    found = how.product(how.rows(y, together=True), reshape(seen, shape=every))
+    found = reshape(found, shape=(shape[0], *shape[2:], shape[1]))
+    return copy(channels_first(found, last=True))
 
 
 __all__ = ["go_along_channels", "weights_along_channels"]

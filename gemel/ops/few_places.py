@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel.ops.elementwise import copy
+from gemel.ops.layouts import channels_first
 from gemel.ops.shape import reshape, swapaxes, transpose
 from gemel.spec import product
 
@@ -39,7 +40,7 @@ def of_few_places(how: Any, weight: Any, x: Any) -> Any:
     )
     found = how.product(rows, swapaxes(matrix, -1, -2))
     found = reshape(found, shape=(1, *counts, weight.shape[0]))
-    return transpose(found, axes=(0, axes + 1, *range(1, axes + 1)))
+    return channels_first(found, last=True)
 
 
 __all__ = ["are_few_places", "of_few_places"]

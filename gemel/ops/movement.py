@@ -184,10 +184,16 @@ class Movement(NamedTuple):
             key = (slice(None), slice(None), *(where if turned else place))
             yield seen[key]
 
-    def rows(self, x: Any) -> Any:
-        """(N, C, *S) -> (N, [groups], C / groups, places)."""
-        lead = (x.shape[0], *self.split, x.shape[1] // self.groups)
-        return reshape(x, shape=(*lead, product(x.shape[2:])))
+    def rows(self, x: Any, together: bool = False) -> Any:
+        """(N, C, *S) -> (N, [groups], C / groups, places); with all images `together` as
+        ([groups], C / groups, N * places)."""
+        lead = (*self.split, x.shape[1] // self.groups)
+        found = reshape(x, shape=(x.shape[0], *lead, product(x.shape[2:])))
+        if not together:
+            return found
+        last = 1 + len(lead)
+        found = transpose(found, axes=(*range(1, last), 0, last))
+        return reshape(found, shape=(*lead, found.shape[-2] * found.shape[-1]))
 
     def matrix(self, weight: Any) -> Any:
         """The weights as ([groups], channels out / groups, channels in / groups * kernel)."""
@@ -224,15 +230,13 @@ class Movement(NamedTuple):
 
     def windows_of(self, y: Any, weight: Any) -> Any:
         """The window that each element of y adds to the transpose: (N, C, *kernel, *places)."""
-        groups, axes = len(self.split), len(self.pad)
+        axes = len(self.pad)
         rows, matrix = self.rows(y), swapaxes(self.matrix(weight), -1, -2)
         if matrix.shape[-2] <= READ and not few(rows.shape[-1], y.shape[0], axes):
             found = self.product(matrix, rows)
             lead = (y.shape[0], weight.shape[1] * self.groups)
             return reshape(found, shape=(*lead, *self.moves.kernel, *y.shape[2:]))
-        rows = transpose(rows, axes=(*range(1, groups + 2), 0, groups + 2))
-        rows = reshape(rows, shape=(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1]))
-        found = self.product(matrix, rows)
+        found = self.product(matrix, self.rows(y, together=True))
         lead = (weight.shape[1] * self.groups, *self.moves.kernel)
         found = reshape(found, shape=(*lead, y.shape[0], *y.shape[2:]))
         last = len(lead)
@@ -278,14 +282,11 @@ class Movement(NamedTuple):
 
     def product_of_windows(self, x: Any, y: Any, shape: Any) -> Any:
         """`weights`, for all images at once, in the dtype of sums."""
-        multiply, rows = self.unrounded(promote(x.dtype, y.dtype)).product, self.rows(y)
-        together = rows.shape[-2] > rows.shape[-1]
+        multiply = self.unrounded(promote(x.dtype, y.dtype)).product
+        together = bool(y.shape[1] // self.groups > product(y.shape[2:]))
         few = self.are_few(x, shape)
         columns = self.columns(x, together) if few else self.places(x, together)
-        if together:
-            last = len(rows.shape) - 1
-            rows = transpose(rows, axes=(*range(1, last), 0, last))
-            rows = reshape(rows, shape=(*rows.shape[:-2], rows.shape[-2] * rows.shape[-1]))
+        rows = self.rows(y, together)
         found = multiply(columns, swapaxes(rows, -1, -2)) if few else multiply(rows, columns)
         found = found if together else sum(found, axis=0)
         if few:
