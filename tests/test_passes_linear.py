@@ -377,6 +377,8 @@ def test_knots(needs: list[set[int]], knots: list[int]) -> None:
 class Item:
     """The part of an item's interface that the search for independent lists uses."""
 
+    fills_cores = False
+
     def __init__(self, cost: int, reads: str, writes: str) -> None:
         self.cost = cost
         self._touches = [*((b, False) for b in reads), *((b, True) for b in writes)]
@@ -396,6 +398,19 @@ def test_lists_end_where_nothing_more_is_won() -> None:
     assert isinstance(group, Concurrent)
     assert [len(part) for part in group.parts] == [1, 3]
     assert others == items[4:]
+
+
+def test_what_fills_all_cores_is_in_no_list() -> None:
+    long = Item(90_000, "b", "c")
+    long.fills_cores = True
+    items = [Item(90_000, "", "z"), Item(90_000, "a", "b"), long]
+    items += [Item(90_000, "z", "y"), Item(90_000, "c", "d")]
+    (first, middle, last) = side_by_side(items)
+    assert middle is long
+    assert [[*each.parts] for each in (first, last)] == [
+        [[items[0]], [items[1]]],
+        [[items[3]], [items[4]]],
+    ]
 
 
 def test_a_failure_reaches_what_is_computed_from_it() -> None:

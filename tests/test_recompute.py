@@ -107,6 +107,41 @@ def test_values_derived_from_another_result_of_a_product_are_not_kept() -> None:
         numpy.testing.assert_allclose(one.asnumpy(), other.asnumpy(), rtol=1e-6)
 
 
+def behind_a_product(x: Any, w: Any, v: Any) -> Any:
+    """The gradient of a layer with tanh: two products read y, and the second one its slope, too."""
+    y = np.tanh(np.matmul(x, w))
+    slope = 1 - y * y
+    return np.matmul(y, v), np.matmul(x, w * 2) * slope
+
+
+def as_a_factor(x: Any, w: Any, v: Any) -> Any:
+    y = np.tanh(np.matmul(x, w))
+    slope = 1 - y * y
+    return np.matmul(y, v), np.matmul(slope, v)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+@pytest.mark.parametrize(
+    ("function", "stored"),
+    [(behind_a_product, 2), (as_a_factor, 2)],  # y and the result; y and the factor
+)
+def test_the_epilogue_of_a_product_recomputes_what_it_reads(
+    function: Function, stored: int, dtype: str
+) -> None:
+    shapes = ((24, 40), (40, 56), (56, 8))
+    assert big(kernels(function, *shapes), (24, 56)) == stored
+    generator = numpy.random.default_rng(1)
+    given = [np.array(generator.standard_normal(s) / 4).astype(dtype) for s in shapes]
+    for one, other in zip(gemel.compile(function)(*given), function(*given), strict=True):
+        assert one.dtype == other.dtype
+        numpy.testing.assert_allclose(
+            one.astype("float64").asnumpy(),
+            other.astype("float64").asnumpy(),
+            rtol=2e-2 if dtype == "bfloat16" else 1e-5,
+            atol=1e-2 if dtype == "bfloat16" else 1e-6,
+        )
+
+
 def test_sums_of_the_same_array_are_one_kernel() -> None:
     assert kernels(two_ways, SHAPE, SHAPE)[-1] == [(40,), (40,)]
     assert len(kernels(lambda x, g: ((x * g).sum(axis=0), g.sum(axis=0)), SHAPE, SHAPE)) == 1

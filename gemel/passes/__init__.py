@@ -9,6 +9,8 @@ a few) or an operation that is lowered by its own rule. `runtime.lower` makes a 
 `gradient`, `loop_gradient`, `saved`
     The gradient is a function on entries and not in the pipeline: its graph is made first, and then
     goes through the pipeline like any other. `saved` chooses what a forward pass keeps for it.
+`arrange`
+    The order in which a plan computes the nodes of an optimized graph.
 `precision`, `bind`, `split`, `rows`
     Mixed precision, sizes put in for free extents, graphs cut into several.
 `domain`, `risk`, `order`, `sizes`

@@ -82,7 +82,7 @@ class Group(Unit):
     def admits(self, node: Node) -> bool:
         """Whether the group has room for a node, and its kind of kernel can compute it."""
         if self.contraction:
-            return len(self.nodes) < LARGEST_EPILOGUE and _epilogue(node, self)
+            return len(self.nodes) < LARGEST_EPILOGUE and in_epilogue(node, self.nodes[0])
         if len(self.nodes) >= LARGEST_BODY or self.can_fail and can_fail(node):
             return False
         if self.pieces:
@@ -114,15 +114,15 @@ class Group(Unit):
         return False
 
 
-def _epilogue(node: Node, group: Group) -> bool:
+def in_epilogue(node: Node, product: Node) -> bool:
     """Whether a node can be in the epilogue of a product: elementwise on all of its result."""
     ops = (node.op, *(entry.node.op for entry in node.inputs))
     if not isinstance(node.op, Elementwise) or any(op and positional(op) for op in ops):
         return False
     if node.fails:
         return False
-    product = group.nodes[0].specs[0]
-    return node.specs[0].shape == product.shape and product.ndim >= 2
+    (result, *_) = product.specs
+    return node.specs[0].shape == result.shape and result.ndim >= 2
 
 
 def can_fail(node: Node) -> bool:
@@ -271,7 +271,7 @@ class _Fusion:
         """
         products = [group for group in candidates if group.contraction]
         helpers = [group for group in candidates if not group.contraction]
-        if len(products) != 1 or not helpers or not _epilogue(node, products[0]):
+        if len(products) != 1 or not helpers or not in_epilogue(node, products[0].nodes[0]):
             return False
         if node in self.updating:
             return False
@@ -294,7 +294,7 @@ class _Fusion:
     def _serves(self, helper: Group, product: Group, node: Node) -> bool:
         """Whether a group only prepares operands of `node`, and fits the product's epilogue."""
         members = {*helper.nodes, node}
-        if any(not _epilogue(n, product) or n in self.results for n in helper.nodes):
+        if any(not in_epilogue(n, product.nodes[0]) or n in self.results for n in helper.nodes):
             return False
         return all(user in members for n in helper.nodes for user in self._users(n))
 

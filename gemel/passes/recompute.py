@@ -1,8 +1,8 @@
 """recompute and fuse_sums, after `fuse`: reduce the memory traffic between kernels.
 
-`recompute` drops arrays that the kernels reading them can compute themselves (rematerialization);
-`fuse_sums` merges kernels that read the same large array. Both look only at fused nodes that are
-plain loops: elementwise operations and reductions.
+`recompute` drops arrays that the kernels reading them can compute themselves (rematerialization),
+in loops or in the epilogue of a matrix product. `fuse_sums` merges kernels that read the same large
+array. It looks only at fused nodes that are plain loops: elementwise operations and reductions.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from gemel.ir.graph import (
 )
 from gemel.ir.op_kinds import Elementwise, Reduction
 from gemel.passes.domain import Domain, is_product, is_view
-from gemel.passes.fuse import LARGEST_BODY, can_fail, fused
+from gemel.passes.fuse import LARGEST_BODY, LARGEST_EPILOGUE, can_fail, fused, in_epilogue
 from gemel.passes.risk import exposures
 from gemel.passes.sizes import bytes_of, elements_of
 from gemel.spec import same_shape_for_all
@@ -60,6 +60,24 @@ def _is_plain(node: Node) -> bool:
 def _ends_product(node: Node) -> bool:
     """Whether a node is a matrix product with an epilogue that cannot fail."""
     return node.op is fused and not can_fail(node) and any(map(is_product, _steps(node)))
+
+
+def _before_product(nodes: list[Node]) -> set[Node]:
+    """The operations among these, those of a body, that its product depends on, and the product."""
+    found: set[Node] = set()
+    for node in reversed(nodes):
+        if is_product(node) or any(e.node is node for n in found for e in n.inputs):
+            found.add(node)
+    return found
+
+
+def _is_epilogue(nodes: list[Node], before: int) -> bool:
+    """Whether all but `before` operations of a body follow its product, in its epilogue."""
+    needed = _before_product(nodes)
+    (product,) = filter(is_product, nodes)
+    with trial(n for node in nodes for spec in node.specs for n in spec.shape) as asked:
+        fits = all(n in needed or in_epilogue(n, product) for n in nodes)
+    return fits and len(needed) == before and not asked
 
 
 def _is_step(node: Node) -> bool:
@@ -143,7 +161,10 @@ class _Recomputing:
         self.nodes = [node for node in graph.walk() if node.op is not None]
         self.results = set(graph.results)
         self.users = {e: list(dict.fromkeys(n)) for e, n in graph.readers().items()}
-        self.lengths = {node: len(_steps(node)) for node in self.nodes if _is_plain(node)}
+        self.plain = set(filter(_is_plain, self.nodes))
+        ends = (n for n in self.nodes if n in self.plain or _ends_product(n))
+        #: The operations of the nodes that may recompute what they read.
+        self.lengths = {node: len(_steps(node)) for node in ends}
         #: The formulas of arrays that are no longer stored; the arrays these read must be stored.
         self.dropped: dict[Entry, _Formula] = {}
         self.needed: set[Entry] = set()
@@ -152,7 +173,7 @@ class _Recomputing:
         for node in self.nodes:
             if any(e in self.dropped for e in node.inputs):
                 continue
-            if node in self.lengths or (len(node.entries) > 1 and _ends_product(node)):
+            if node in self.plain or (len(node.entries) > 1 and node in self.lengths):
                 self._look(node)
         return self._rebuilt() if self.dropped else self.graph
 
@@ -163,7 +184,7 @@ class _Recomputing:
             users = self.users.get(entry, [])
             if not users or entry in self.results or not self.lengths.keys() >= set(users):
                 continue
-            if node in self.lengths:
+            if node in self.plain:
                 domain = domain or _domain(_steps(node))
                 if domain is None:
                     return
@@ -183,20 +204,22 @@ class _Recomputing:
         # A reader that broadcasts it would recompute each element many times.
         if any(
             elements_of(e.shape) > elements_of(entry.shape)
-            for u in users
+            for u in self.plain.intersection(users)
             for e in u.inputs + u.entries
         ):
             return False
-        count = len(formula.steps)
-        return all(
-            self.lengths[u] + count <= LARGEST_BODY and self._fits(u, entry, formula) for u in users
-        )
+        return all(self._fits(user, entry, formula) for user in users)
 
-    @staticmethod
-    def _fits(user: Node, entry: Entry, formula: _Formula) -> bool:
-        """Whether the loops of a reader can compute the array."""
+    def _fits(self, user: Node, entry: Entry, formula: _Formula) -> bool:
+        """Whether the loops of a reader, or the epilogue of its product, can compute the array."""
+        most = LARGEST_BODY if user in self.plain else LARGEST_EPILOGUE
+        if self.lengths[user] + len(formula.steps) > most:
+            return False
         body, _ = _computing(user, {entry: formula})
-        domain = _domain([node for node in body.walk() if node.op is not None])
+        nodes = [node for node in body.walk() if node.op is not None]
+        if user not in self.plain:
+            return not formula.rows and _is_epilogue(nodes, len(_before_product(_steps(user))))
+        domain = _domain(nodes)
         return domain is not None and all(domain.writes_once(e.node) for e in body.outputs)
 
     def _rebuilt(self) -> Graph:

@@ -41,6 +41,11 @@ class Branch:
         return any(item.fails for item in (*self.then, *self.otherwise))
 
     @property
+    def fills_cores(self) -> bool:
+        """Whether one of its items fills all cores."""
+        return any(item.fills_cores for item in flat([*self.then, *self.otherwise]))
+
+    @property
     def cost(self) -> int:
         """Nanoseconds the longer list takes."""
         longest: int = max(sum(item.cost for item in side) for side in (self.then, self.otherwise))
@@ -70,6 +75,11 @@ class Concurrent:
         return any(item.fails for item in flat([self]))
 
     @property
+    def fills_cores(self) -> bool:
+        """Whether one of its items fills all cores."""
+        return any(item.fills_cores for item in flat([self]))
+
+    @property
     def cost(self) -> int:
         """The nanoseconds that all lists take on one core."""
         total: int = sum(item.cost for item in flat([self]))
@@ -82,11 +92,15 @@ class Concurrent:
 
 
 def side_by_side(items: Sequence[Any]) -> list[Any]:
-    """The items, with stretches that split into long independent lists as `Concurrent`s."""
+    """The items, with stretches that split into long independent lists as `Concurrent`s.
+
+    An item that fills all cores by itself is in none of these.
+    """
     search = _Search(items)
     arranged: list[Any] = []
+    alone = [place for place, item in enumerate(items) if item.fills_cores]
     start = 0
-    for end in _knots(search.needs):
+    for end in sorted({*_knots(search.needs), *alone, *(place + 1 for place in alone)}):
         arranged += search.arranged(start, end)
         start = end
     return arranged

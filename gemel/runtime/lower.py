@@ -1,9 +1,10 @@
 """Lowering: an optimized graph to a plan, a list of kernel launches with memory for each.
 
-Each node in order: a view becomes strides over its input's memory (no kernel); a fused node is
-written by `gemel.codegen` as one or more launches; another operation's `lower` rule writes its own.
-Results are computed directly in the output's memory where possible (`claimed`). Everything else
-goes to temporaries, whose life spans (`Buffer.first` to `last`) let the core share one workspace.
+The nodes are emitted as they are `arranged`: a view becomes strides over its input's memory (no
+kernel); a fused node is written by `gemel.codegen` as one or more launches; another operation's
+`lower` rule writes its own. Results are computed directly in the output's memory where possible
+(`claimed`). Everything else goes to temporaries, whose life spans (`Buffer.first` to `last`) let
+the core share one workspace.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from gemel.errors import FormulaError, NoKernelError
 from gemel.extent import Guard, same_for_all
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.layout import Layout, MixedStride, broadcast_strides, dense, mixed_strides
+from gemel.passes.arrange import arranged
 from gemel.passes.domain import gathers, is_product, joins
 from gemel.passes.fuse import can_fail, fused
 from gemel.runtime.backend import Backend
@@ -82,6 +84,7 @@ class Lowering:
         early: Sequence[int] = (),
     ) -> None:
         self.graph, self.early = graph, frozenset(early)
+        self.order = arranged(graph)
         self.fixed = None if stable is None else made_of(graph, stable)
         self.guards = guards
         self.atomic = atomic
@@ -123,7 +126,7 @@ class Lowering:
             if self._computed(root) and root not in self.claimed and root.dtype is entry.dtype:
                 self.claimed[root] = Place(buffer, root.dtype, dense(root.shape))
         read = {*self.users, *self.results}
-        readers = InputReaders(self.graph)
+        readers = InputReaders(self.graph, self.order)
         for index, entry in self.graph.updates:
             old, root = self.graph.inputs[index], self._root(entry)
             if self.atomic and root.node.op is fused and can_fail(root.node):
@@ -195,9 +198,9 @@ class Lowering:
         }
 
     def emit(self, graph: Graph) -> None:
-        """Emit every node of a graph whose inputs have their places, in order."""
+        """Emit every node of a graph whose inputs have their places, as they are `arranged`."""
         parts = self._claim_parts(graph)
-        for node in graph.walk():
+        for node in self.order if graph is self.graph else arranged(graph):
             if node.is_constant:
                 if node.entries[0] not in self.where:  # a loop's body may be emitted twice
                     self._constant(node)

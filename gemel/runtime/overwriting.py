@@ -6,6 +6,8 @@ where they write the new one: w -= 0.1 * g qualifies, w[:] = w[::-1] does not.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from gemel.codegen.language.body import stays_in_place
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.ir.op_kinds import Elementwise
@@ -14,12 +16,12 @@ from gemel.passes.fuse import fused
 
 
 class InputReaders:
-    """The readers of a graph's inputs. Nodes run in the order of the graph."""
+    """The readers of a graph's inputs, if its nodes run in this order."""
 
-    def __init__(self, graph: Graph) -> None:
+    def __init__(self, graph: Graph, order: Iterable[Node]) -> None:
         self.users = graph.readers()
         self.results = set(graph.results)
-        self.order = {node: place for place, node in enumerate(graph.walk())}
+        self.order = {node: place for place, node in enumerate(order)}
 
     def can_overwrite(self, old: Entry, new: Entry) -> bool:
         """Whether the loops that compute `new` may write it over the input `old`."""

@@ -95,6 +95,11 @@ class Repeat:
         return any(item.fails for item in flat(self.items))
 
     @property
+    def fills_cores(self) -> bool:
+        """Whether one of its items fills all cores."""
+        return any(item.fills_cores for item in flat([*self.items, *self.after]))
+
+    @property
     def cost(self) -> int:
         """The nanoseconds that all rounds take at most, for the traced sizes."""
         once: int = sum(item.cost for item in flat(self.items))

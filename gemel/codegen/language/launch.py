@@ -12,6 +12,10 @@ from gemel.extent import Dim, seen
 from gemel.ir.layout import Layout
 from gemel.ops.shape import reshaped_strides
 
+#: From so many nanoseconds on, a step whose work all cores share gains nothing by running beside
+#: others. These would take memory meanwhile, and room in the caches.
+LONG = 200_000
+
 
 class Place(NamedTuple):
     """Where a value lies: a buffer (any object), the dtype, and the layout within the buffer."""
@@ -126,6 +130,11 @@ class Launch:
     def cost(self) -> int:
         """The time on one core in nanoseconds, for the sizes seen."""
         return seen(self.nanoseconds)
+
+    @property
+    def fills_cores(self) -> bool:
+        """Whether all cores share its work, and it takes long, for the sizes seen."""
+        return self.cost >= LONG and seen(self.extent) >= 2 * seen(self.chunk)
 
     def touches(self) -> Iterator[tuple[Any, bool]]:
         """The blocks of memory it uses, and whether it writes them."""
