@@ -14,6 +14,7 @@ from benchmarks import (
     gpu,
     instructions,
     kernels,
+    memory,
     networks,
     operations,
     parallel,
@@ -53,7 +54,7 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--groups",
         type=lambda text: text.split(","),
-        help="kernels, sweep: groups to measure, separated by commas; networks: their names",
+        help="kernels, sweep: groups to measure, separated by commas; networks, memory: names",
     )
     parser.add_argument(
         "--processor-time",
@@ -255,6 +256,12 @@ def run_networks(session: Session) -> None:
     session.failed |= networks.run(rounds, seconds, options.processor_time, options.groups)
 
 
+def run_memory(session: Session) -> None:
+    """The memory that training small networks takes, compared with torch's."""
+    options = session.options
+    session.failed |= memory.run(options.runs or 2, options.groups)
+
+
 def run_data(session: Session) -> None:
     """Images a second from DataLoader."""
     options = session.options
@@ -299,6 +306,7 @@ RUNNERS = {
     "ufuncs": run_ufuncs,
     "operations": run_operations,
     "networks": run_networks,
+    "memory": run_memory,
     "data": run_data,
     "kernels": run_kernels,
     "sweep": run_sweep,

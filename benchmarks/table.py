@@ -29,10 +29,10 @@ def cores(threads: int) -> str:
     return "1 core" if threads == 1 else f"{threads} cores"
 
 
-def beside_torch(ratios: list[float]) -> str:
+def beside_torch(ratios: list[float], what: str = "time") -> str:
     """The median of ratios to torch's time, and how many of them are above 1, as text."""
-    slower = sum(each > 1 for each in ratios)
-    return f"median {median(ratios):.2f} of torch's time; {slower} of {len(ratios)} above 1"
+    above = sum(each > 1 for each in ratios)
+    return f"median {median(ratios):.2f} of torch's {what}; {above} of {len(ratios)} above 1"
 
 
 def ratio(value: float, base: float | None) -> str:

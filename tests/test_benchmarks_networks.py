@@ -12,7 +12,7 @@ import pytest
 
 sys.path.append(str(Path(__file__).resolve().parent.parent))
 
-from benchmarks import networks, networks_worker
+from benchmarks import memory, networks, networks_worker
 from benchmarks.driver import agree
 from benchmarks.networks import NETWORKS, Network
 from benchmarks.operations import Input
@@ -70,3 +70,25 @@ def test_the_table_has_ratios_and_reports_other_losses(capsys: pytest.CaptureFix
     printed = capsys.readouterr().out
     assert "ViT FAILED: other figures than torch's: three calls, compiled, inference" in printed
     assert "Bert FAILED: no answer from gemel" in printed
+
+
+def test_memory_is_compared_and_other_losses_are_reported(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    torch = [[200.0, 3.0, 2.0], [210.0, 3.0, 2.0]]
+    ways = {("gemel", way): [[150.0, 3.0, 2.0], [100.0, 3.0, 2.0]] for way in memory.TRAINING}
+    right = {**ways, ("torch", "three calls"): torch}
+    wrong = {**right, ("gemel", "compiled"): [[100.0, 3.0, 2.5]]}
+    assert not memory.compare({"GPT": right})
+    assert "median 0.50 of torch's memory; 0 of 1 above 1" in capsys.readouterr().out
+    assert memory.compare(
+        {"GPT": right, "ViT": wrong, "Bert": {**right, ("gemel", "compiled"): []}}
+    )
+    assert capsys.readouterr().out.count("FAILED") == 2
+
+
+def test_a_larger_network_has_a_larger_batch() -> None:
+    network = memory.larger(NETWORKS[0], 4)
+    assert [each.shape for each in network.inputs] == [(32, 128)]
+    assert network.target is not None and network.target.shape == (32, 128)
+    assert network.inputs[0].limit == NETWORKS[0].inputs[0].limit
