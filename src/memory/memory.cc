@@ -68,12 +68,22 @@ struct BigClass {
   void* free = nullptr;
   uint64_t allocations = 0;
   uint64_t in_use = 0;  // blocks
+  uint64_t cached = 0;  // blocks
+  uint64_t idle = 0;    // the fewest blocks cached at any time since the last look for idle ones
 };
 
+// Blocks that were cached all the time while this many times the memory held was allocated go back
+// to the system, if more than a little is held. Later steps of a program often need other sizes
+// than the first ones. An allocation of a program that goes on as before finds its block in the
+// cache, and one that comes back once in a while is a small part of what is done in between.
+constexpr uint64_t kLooksAfter = 4;
+constexpr uint64_t kLittleBytes = uint64_t{64} << 20;
+
 BigClass big_classes[kClasses];  // the first kSmallClasses are unused
-Lock cache_lock;                 // guards these classes and the next four variables
+Lock cache_lock;                 // guards these classes and the next five variables
 uint64_t cached_bytes = 0;
-int eviction_class = 0;  // goes round, so that no size is preferred
+uint64_t allocated_bytes = 0;  // in big blocks since the last look
+int eviction_class = 0;        // goes round, so that no size is preferred
 Free* spare_slabs = nullptr;
 int spares = 0;
 std::atomic<uint64_t> held{0};  // slabs and big blocks in use
@@ -290,21 +300,33 @@ void count(Pool& pool, size_t bytes, Statistics& result) noexcept {
 
 // --- big blocks ---
 
+// The cache's lock is held, and a block of the class is cached.
+void* from_cache(BigClass& owner, size_t bytes) noexcept {
+  void* block = owner.free;
+  owner.free = link_of(block, bytes);
+  --owner.cached;
+  owner.idle = std::min(owner.idle, owner.cached);
+  cached_bytes -= bytes;
+  return block;
+}
+
+// The same, for a block that goes back to the system.
+Free* evict_one(BigClass& owner, size_t bytes, Free* evicted) noexcept {
+  void* block = from_cache(owner, bytes);
+  GEMEL_UNPOISON(block, sizeof(Free));
+  return new (block) Free{evicted, bytes};
+}
+
 void* allocate_big(BigClass& owner, size_t bytes) noexcept {
   if (!take_footprint(bytes)) return nullptr;
-  void* block = nullptr;
   {
     Guard guard(cache_lock);
     ++owner.allocations;
     ++owner.in_use;
-    block = owner.free;
-    if (block != nullptr) {
-      owner.free = link_of(block, bytes);
-      cached_bytes -= bytes;
-      return block;
-    }
+    allocated_bytes += bytes;
+    if (owner.free != nullptr) return from_cache(owner, bytes);
   }
-  block = pages::map(bytes, bytes >= pages::kHugeBytes ? pages::kHugeBytes : kAlignment);
+  void* block = pages::map(bytes, bytes >= pages::kHugeBytes ? pages::kHugeBytes : kAlignment);
   if (block != nullptr) return block;
   give_up_footprint(bytes);
   Guard guard(cache_lock);
@@ -320,13 +342,22 @@ Free* evict(uint64_t most, Free* evicted) noexcept {
     eviction_class = (eviction_class + 1) % kClasses;
     const size_t bytes = class_bytes(eviction_class);
     BigClass& owner = big_classes[eviction_class];
-    while (owner.free != nullptr && cached_bytes > most) {
-      void* block = owner.free;
-      owner.free = link_of(block, bytes);
-      cached_bytes -= bytes;
-      GEMEL_UNPOISON(block, sizeof(Free));
-      evicted = new (block) Free{evicted, bytes};
+    while (owner.free != nullptr && cached_bytes > most) evicted = evict_one(owner, bytes, evicted);
+  }
+  return evicted;
+}
+
+// The cache's lock is held. Looks for idle blocks if it is time to, and takes them out.
+Free* evict_idle(Free* evicted) noexcept {
+  const auto all = [] { return held.load(std::memory_order_relaxed) + cached_bytes; };
+  if (allocated_bytes / kLooksAfter < all()) return evicted;
+  allocated_bytes = 0;
+  for (int index = kSmallClasses; index < kClasses; ++index) {
+    BigClass& owner = big_classes[index];
+    for (uint64_t left = owner.idle; left > 0 && all() > kLittleBytes; --left) {
+      evicted = evict_one(owner, class_bytes(index), evicted);
     }
+    owner.idle = owner.cached;
   }
   return evicted;
 }
@@ -342,7 +373,9 @@ void release_big(void* block, BigClass& owner, size_t bytes) noexcept {
       evicted = evict(most - bytes, nullptr);
       link_of(block, bytes) = owner.free;
       owner.free = block;
+      ++owner.cached;
       cached_bytes += bytes;
+      evicted = evict_idle(evicted);
     } else {
       GEMEL_UNPOISON(block, sizeof(Free));
       evicted = new (block) Free{nullptr, bytes};

@@ -1,6 +1,7 @@
 // Pooled memory: 64-byte aligned blocks in size classes. Small blocks are cut from slabs, which can
 // serve any class. Empty slabs go back to the system, except for a few. Big blocks are cached up to
-// a bound. Nothing here throws. A block allocated by one thread may be released by another.
+// a bound, and as long as they are used from time to time. Nothing here throws. A block allocated
+// by one thread may be released by another.
 
 #pragma once
 

@@ -175,6 +175,30 @@ void big_blocks_are_cached_up_to_a_bound() {
   memory::set_cache_limit(size_t{1} << 30);
 }
 
+void idle_blocks_go_back() {
+  constexpr size_t kBytes = 1 << 20;
+  const auto cached = [] { return memory::statistics().bytes_cached; };
+  memory::trim();
+  {
+    std::vector<Block> alive;
+    for (int index = 0; index < 100; ++index) alive.emplace_back(kBytes, 1);
+  }
+  // Those that are needed again and again stay.
+  const auto use = [&](size_t bytes, int count) {
+    for (int turn = 0; turn < count; ++turn) {
+      std::vector<Block> alive;
+      for (int index = 0; index < 80; ++index) alive.emplace_back(bytes, 2);
+    }
+  };
+  use(kBytes, 100);
+  check(cached() == 80 * kBytes, "what was idle goes back, and the rest stays");
+  use(2 * kBytes, 100);
+  check(cached() == 160 * kBytes, "blocks of another size that are idle go back");
+  use(kBytes / 2, 200);
+  check(cached() > 60 * kBytes && cached() <= 66 * kBytes, "a little is kept, used or not");
+  memory::trim();
+}
+
 // --- no memory ---
 
 void impossible_sizes_are_refused() {
@@ -412,6 +436,7 @@ int main() {
   slabs_serve_any_class();
   one_live_block_keeps_one_slab();
   big_blocks_are_cached_up_to_a_bound();
+  idle_blocks_go_back();
   impossible_sizes_are_refused();
   the_limit_holds();
   the_system_may_refuse();
