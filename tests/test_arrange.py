@@ -11,10 +11,12 @@ from random_graphs import random_graph
 
 import gemel
 from gemel import autograd, np, npx
-from gemel.ir.graph import Entry, Graph
+from gemel.ir.graph import Entry, Graph, placeholder
+from gemel.ir.trace import Trace
 from gemel.passes import optimize
 from gemel.passes.arrange import arranged
 from gemel.passes.domain import is_view, seen_by
+from gemel.spec import Spec
 
 
 def readers(graph: Graph, entry: Entry) -> set[int]:
@@ -80,6 +82,18 @@ def test_a_gradient_does_not_keep_the_gradients_of_all_layers() -> None:
     function, x = gemel.compile(gradients), np.random.normal(0, 1, (ROWS, WIDTH))
     few, many = (workspace(function, x, layers(count)) for count in (4, 16))
     assert 12 * EACH <= many - few < 13 * EACH
+
+
+def test_the_order_of_the_results_stays_where_it_needs_less() -> None:
+    """Branch by branch, one array is there at a time. By depth, those of all branches would be."""
+    with Trace():
+        x = placeholder(Spec((ROWS, WIDTH), "float32"))
+        found = []
+        for number in range(4):
+            first = np.cumsum(x + number, axis=0)
+            found += [np.cumsum(np.cumsum(first, axis=1), axis=0).sum(), first.sum()]
+        graph = optimize(Graph((x,), tuple(found)))
+    assert arranged(graph) == list(graph.walk())
 
 
 def step(x: Any, weights: list[Any], slopes: list[Any]) -> Any:

@@ -9,13 +9,17 @@ gradients of all layers' results would have to wait.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from functools import partial
+from itertools import chain
 
 from gemel.ir.graph import Entry, Graph, Node
 from gemel.passes.domain import is_view, seen_by
+from gemel.passes.sizes import bytes_of
 
 
 def arranged(graph: Graph) -> list[Node]:
-    """The nodes of a graph, depth first from its results, of which the least deep come first.
+    """The nodes of a graph, depth first from its results, of which the least deep come first; or in
+    the order of `walk`, if that needs less memory.
 
     The depth of a node is the length of the longest path to it. A node that may overwrite an input
     stays behind the nodes that read the input.
@@ -25,7 +29,9 @@ def arranged(graph: Graph) -> list[Node]:
     for node, earlier in before.items():
         depths[node] = 1 + max(map(depths.__getitem__, earlier), default=0)
     results = (entry.node for entry in graph.results if entry.node in depths)
-    return _depth_first(sorted(results, key=depths.__getitem__), before)
+    order = _depth_first(sorted(results, key=depths.__getitem__), before)
+    walked = list(before)
+    return min(order, walked, key=partial(_most_bytes, graph)) if order != walked else order
 
 
 def _before(graph: Graph) -> dict[Node, list[Node]]:
@@ -63,6 +69,31 @@ def _depth_first(results: Iterable[Node], before: dict[Node, list[Node]]) -> lis
             else:
                 order.setdefault(pending.pop())
     return list(order)
+
+
+def _most_bytes(graph: Graph, order: Iterable[Node]) -> int:
+    """The most memory that the nodes' results take at a time, besides results of the graph."""
+    elsewhere = {*map(seen_by, graph.results), *graph.inputs}
+    reads = {node: _read(node) for node in order}
+    alive: dict[Entry, int] = {}  # how often each will be read
+    for entry in chain.from_iterable(reads.values()):
+        alive[entry] = alive.get(entry, 0) + 1
+    now = most = 0
+    for node in order:
+        if node.op is None or is_view(node):
+            continue
+        now += sum(bytes_of(entry) for entry in node.entries if entry not in elsewhere)
+        most = max(most, now)
+        for entry in reads[node]:
+            alive[entry] -= 1
+            if not alive[entry] and entry.node.op is not None and entry not in elsewhere:
+                now -= bytes_of(entry)
+    return most
+
+
+def _read(node: Node) -> set[Entry]:
+    """The arrays in memory that a node reads; a view reads none."""
+    return set() if is_view(node) else set(map(seen_by, node.inputs))
 
 
 __all__ = ["arranged"]
