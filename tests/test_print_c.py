@@ -173,7 +173,7 @@ READ: dict[str, tuple[Callable[[], Any], tuple[Any, ...], str]] = {
     ),
     "side by side": (
         lambda: gemel.compile(apart),
-        (np.ones((50, 256, 256)), np.ones((256, 256))),
+        (np.ones((50, 192, 192)), np.ones((192, 192))),
         "beside that",
     ),
     "nothing to do": (lambda: gemel.compile(lambda x: x), (np.ones(3),), "for the sizes seen"),

@@ -47,11 +47,12 @@ def _before(graph: Graph) -> dict[Node, list[Node]]:
 
 def _readers(graph: Graph, entry: Entry) -> Iterator[Node]:
     """The nodes that read an entry or a view of it."""
-    for node in graph.readers().get(entry, ()):
-        yield node
-        if is_view(node):
-            for view in node.entries:
-                yield from _readers(graph, view)
+    pending = [entry]
+    while pending:
+        for node in graph.readers().get(pending.pop(), ()):
+            yield node
+            if is_view(node):
+                pending += node.entries
 
 
 def _depth_first(results: Iterable[Node], before: dict[Node, list[Node]]) -> list[Node]:
