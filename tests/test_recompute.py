@@ -142,6 +142,21 @@ def test_the_epilogue_of_a_product_recomputes_what_it_reads(
         )
 
 
+def residual(given: Any, v: Any, bias: Any, w: Any) -> Any:
+    """A sum of two arrays, and a network of its standardized values beside it."""
+    x = np.matmul(given, w)
+    mixed = npx.fully_connected(x.swapaxes(1, 2), v, bias, flatten=False)
+    both = x + mixed.swapaxes(1, 2)
+    centred = both - both.mean(axis=2, keepdims=True)
+    normal = centred / np.sqrt((centred * centred).mean(axis=2, keepdims=True))
+    return both + np.matmul(npx.relu(np.matmul(normal, w)), w)
+
+
+def test_two_arrays_do_not_wait_for_an_epilogue_in_place_of_their_sum() -> None:
+    shape = (4, 24, 40)
+    assert [shape, shape] in kernels(residual, shape, (24, 24), (24,), (40, 40))
+
+
 def test_sums_of_the_same_array_are_one_kernel() -> None:
     assert kernels(two_ways, SHAPE, SHAPE)[-1] == [(40,), (40,)]
     assert len(kernels(lambda x, g: ((x * g).sum(axis=0), g.sum(axis=0)), SHAPE, SHAPE)) == 1

@@ -201,6 +201,8 @@ class _Recomputing:
         more = sum(bytes_of(e) for user in users for e in read if e not in set(user.inputs))
         if entry in self.needed or more >= (2 + len(users)) * bytes_of(entry):
             return False
+        if not self.plain.issuperset(users) and self._waiting(read, users) > bytes_of(entry):
+            return False
         # A reader that broadcasts it would recompute each element many times.
         if any(
             elements_of(e.shape) > elements_of(entry.shape)
@@ -209,6 +211,14 @@ class _Recomputing:
         ):
             return False
         return all(self._fits(user, entry, formula) for user in users)
+
+    def _waiting(self, read: Iterable[Entry], users: Sequence[Node]) -> int:
+        """The bytes of arrays that would stay in memory only for these readers to read them.
+
+        Before such a product there may be others with large results, as in a residual block.
+        """
+        there = {*self.results, *(e for user in users for e in user.inputs)}
+        return sum(bytes_of(e) for e in read if e.node.op is not None and e not in there)
 
     def _fits(self, user: Node, entry: Entry, formula: _Formula) -> bool:
         """Whether the loops of a reader, or the epilogue of its product, can compute the array."""
