@@ -71,6 +71,14 @@ def importable(interpreter: str, modules: tuple[str, ...]) -> bool:
     return subprocess.run([interpreter, "-c", script, *modules], cwd=ROOT).returncode == 0
 
 
+def has_torch(what: str) -> bool:
+    """Whether gemel and torch are installed. Otherwise prints that `what` needs torch."""
+    found = all(importable(interpreter_of(name), (name,)) for name in ("gemel", "torch"))
+    if not found:
+        print(f"{what}: torch is not installed (make peers)")
+    return found
+
+
 def contenders_of(kind: str, quick: bool) -> list[str]:
     """The installed contenders of a workload. Prints the names of those not installed."""
     names = []

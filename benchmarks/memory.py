@@ -6,8 +6,8 @@ gradients, the optimizer's states, and whatever the library needs for itself.
 
 from __future__ import annotations
 
-from benchmarks.driver import agree, importable, in_turns, interpreter_of
-from benchmarks.networks import LIBRARIES, NETWORKS, TOLERANCE, WAYS, Network
+from benchmarks.driver import agree, has_torch, in_turns
+from benchmarks.networks import NETWORKS, TOLERANCE, WAYS, Network
 from benchmarks.operations import Input
 from benchmarks.table import beside_torch, print_rows
 from benchmarks.turns import show
@@ -35,9 +35,7 @@ def larger(network: Network, times: int) -> Network:
 
 def run(rounds: int, groups: list[str] | None = None) -> bool:
     """Measure and print all networks, or some. Returns whether gemel failed in any."""
-    libraries = [name for name in LIBRARIES if importable(interpreter_of(name), (name,))]
-    if len(libraries) < len(LIBRARIES):
-        print("memory: torch is not installed (make peers)")
+    if not has_torch("memory"):
         return False
     answers: dict[str, Answers] = {}
     for network in NETWORKS:

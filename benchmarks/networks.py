@@ -8,7 +8,7 @@ from __future__ import annotations
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.driver import agree, importable, in_turns, interpreter_of
+from benchmarks.driver import agree, has_torch, in_turns
 from benchmarks.operations import Input
 from benchmarks.table import beside_torch, cores, print_rows
 from benchmarks.turns import show
@@ -74,9 +74,7 @@ Answers = dict[str, list[dict[str, list[float]]]]
 
 def run(rounds: int, seconds: float, processor: bool, groups: list[str] | None = None) -> bool:
     """Measure and print everything, or some networks. Returns whether gemel failed in any."""
-    libraries = [name for name in LIBRARIES if importable(interpreter_of(name), (name,))]
-    if len(libraries) < len(LIBRARIES):
-        print("networks: torch is not installed (make peers)")
+    if not has_torch("networks"):
         return False
     chosen = [each for each in NETWORKS if groups is None or each.name in groups]
     failed = False

@@ -6,7 +6,7 @@ from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
-from benchmarks.driver import agree, importable, in_turns, interpreter_of
+from benchmarks.driver import agree, has_torch, in_turns
 from benchmarks.table import beside_torch, cores, print_rows
 
 LIST = Path(__file__).with_name("operations.txt")
@@ -53,9 +53,7 @@ def _input(text: str) -> Input:
 
 def run(rounds: int, seconds: float, processor: bool) -> bool:
     """Measure and print everything. Returns whether a result of gemel was wrong."""
-    libraries = [name for name in LIBRARIES if importable(interpreter_of(name), (name,))]
-    if len(libraries) < len(LIBRARIES):
-        print("operations: torch is not installed (make peers)")
+    if not has_torch("operations"):
         return False
     failed = False
     for threads in (1,) if processor else (1, 2):
