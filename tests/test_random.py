@@ -327,3 +327,48 @@ def test_draws_nobody_reads_keep_their_numbers() -> None:
             second = way(x)
         found.append([y.tolist() for y in (first, second, np.random.uniform(size=(2,)))])
     assert found[0] == found[1]
+
+
+def singular_values(x: Any) -> Any:
+    return np.linalg.svd(x)[1]  # it has no kernel, so a program becomes several plans
+
+
+def _unread_after_numpy(x: Any) -> Any:
+    y = np.random.permutation(x)
+    np.random.uniform(size=(2,))
+    return (y,)
+
+
+def _unread_in_a_side(x: Any) -> Any:
+    y = singular_values(x)
+    npx.cond(y.sum() > 1, lambda: np.random.normal(size=(3,)), lambda: np.zeros((3,)))
+    return (y,)
+
+
+SEVERAL_PLANS: dict[str, Callable[[Any], Any]] = {
+    "unread": _unread_after_numpy,
+    "unread in a side": _unread_in_a_side,
+    "of a result": lambda x: (np.random.gamma(singular_values(x)), np.random.uniform(size=(3,))),
+    "before and after": lambda x: (
+        np.random.normal(size=(3,)) + singular_values(x),
+        npx.dropout(singular_values(x + 1), p=0.5),
+        np.random.gamma(singular_values(x)),
+    ),
+    "by NumPy": lambda x: (np.random.poisson(singular_values(x)), np.random.permutation(x)),
+    "in a loop": lambda x: npx.foreach(
+        lambda row, state: (row + np.random.normal(size=(3,)), state + row), x, singular_values(x)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", SEVERAL_PLANS)
+def test_programs_of_several_plans_share_the_stream(kind: str) -> None:
+    x = np.array(numpy.arange(9.0).reshape(3, 3) + 1)
+    found = []
+    for way in (SEVERAL_PLANS[kind], gemel.compile(SEVERAL_PLANS[kind])):
+        np.random.seed(2)
+        with autograd.train_mode():
+            results = [result for _ in range(3) for result in way(x)]
+        found.append([result.asnumpy() for result in (*results, np.random.uniform(size=(2,)))])
+    for imperative, compiled in zip(*found, strict=True):
+        numpy.testing.assert_array_equal(compiled, imperative)

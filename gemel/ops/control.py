@@ -80,7 +80,12 @@ def choose(condition: Any, inputs: tuple[Any, ...], sides: Any) -> tuple[Entry, 
     Its gradient runs a side again, in another plan, and has to draw the same numbers.
     """
     streams: dict[int, tuple[Entry, Entry]] = {}
-    drawing = [rewrite(side, partial(_from_stream, streams)) for side in sides]
+
+    def stream(call: int) -> tuple[Entry, Entry]:
+        number = Spec((), int64)
+        return streams.setdefault(call, (placeholder(number, "seed"), placeholder(number, "call")))
+
+    drawing = [drawn_from(side, stream) for side in sides]
     stands = [entry for stream in streams.values() for entry in stream]
     then, otherwise = (closed(side.outputs, (*side.inputs, *stands), side.name) for side in drawing)
     taken = [entry for call in streams for entry in stream_taken.apply((), {"call": call})]
@@ -95,28 +100,30 @@ def choose(condition: Any, inputs: tuple[Any, ...], sides: Any) -> tuple[Entry, 
     return node.entries
 
 
-def drawn_from(
-    results: tuple[Entry, ...], streams: dict[int, tuple[Entry, Entry]]
-) -> tuple[Entry, ...]:
-    """Results whose random calls draw from these streams, each a seed and a number, by call."""
-    return rewrite(Graph((), results), partial(_from_stream, streams)).outputs
+def drawn_from(graph: Graph, stream: Callable[[int], tuple[Entry, Entry]]) -> Graph:
+    """The graph with streams of its own: `stream(call)` is the seed and the number of a call."""
+    return rewrite(graph, partial(_from_stream, stream))
+
+
+def draws(node: Node) -> bool:
+    """Whether an operation draws from the program's stream."""
+    return node.op is not None and node.op.random and len(node.inputs) <= node.op.required
 
 
 def _from_stream(
-    streams: dict[int, tuple[Entry, Entry]], node: Node, inputs: tuple[Entry, ...]
+    stream: Callable[[int], tuple[Entry, Entry]], node: Node, inputs: tuple[Entry, ...]
 ) -> tuple[Entry, ...] | None:
-    """A random node rewritten to take its stream as inputs: `streams` has placeholders by call."""
+    """A node that draws rewritten to take its stream as inputs."""
     op, parameters = node.op, node.params
-    if op is None or not op.random or len(inputs) > op.required:
+    if op is None or not draws(node):
         return None
     if isinstance(op, Composite):
         body = Graph(inputs, op.written_out(inputs, parameters))
-        return rewrite(body, partial(_from_stream, streams)).outputs
-    call, number = parameters["call"], Spec((), int64)
-    stream = streams.setdefault(call, (placeholder(number, "seed"), placeholder(number, "call")))
+        return drawn_from(body, stream).outputs
+    given = stream(parameters["call"])
     if op is stream_taken:
-        return stream
-    found = op.node((*inputs, *stream), {**parameters, "call": 0})
+        return given
+    found = op.node((*inputs, *given), {**parameters, "call": 0})
     found.origin, found.name = node.origin, node.name
     return found.entries
 
@@ -293,6 +300,7 @@ __all__ = [
     "closed",
     "cond",
     "drawn_from",
+    "draws",
     "free_inputs",
     "iterate",
     "listed",

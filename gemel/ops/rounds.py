@@ -256,7 +256,7 @@ class TracedLoop:
             # In the step alone: what all rounds share may be random, too, with calls of its own.
             given, count = step.inputs, len(elements)
             inputs = (*given[:count], number, *given[count:], seed)
-            step = Graph(inputs, drawn_from(step.outputs, streams), name="step")
+            step = Graph(inputs, drawn_from(step, streams.__getitem__).outputs, name="step")
             data, shared = [*data, stream[1]], [*shared, stream[0]]
         counts = self.length, len(data), len(self.states)
         spec = LoopSpec(step, *counts, reverse=self.reverse, condition=self.condition)

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
-from gemel.ir.graph import Entry, Graph, Node, copy_into, placeholder, walk
-from gemel.ops.elementwise import copy
+from gemel.ir.graph import Entry, Graph, Node, constant, copy_into, placeholder, walk
+from gemel.ops.control import drawn_from, draws
+from gemel.ops.elementwise import copy, subtract
+from gemel.ops.random import stream_taken
 from gemel.passes.simplify import drop, expand
 
 
@@ -48,13 +50,14 @@ def split(graph: Graph, alone: Collection[int] = ()) -> tuple[Graph, list[Piece]
     return whole, [_piece(given[i], wanted[i], made, i) for i in range(len(groups))]
 
 
-def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
+def cut(graph: Graph, calls: int = 0) -> tuple[Graph, list[Piece | Node]]:
     """The graph with composites expanded; pieces, and nodes without a kernel, in order.
 
     A piece is all that can be computed before the next such node. Results that are an input, or
-    equal to another result, are copied, so that no two results share memory.
+    equal to another result, are copied, so that no two results share memory. If draws take call
+    numbers, at least `calls`, the graph has a further output, so that the first piece takes all.
     """
-    whole = _apart(expand(graph))
+    whole = _apart(_on_one_stream(expand(graph), calls))
     nodes = [node for node in whole.walk() if node.op is not None]
     homes: dict[Node, int] = {}  # even: a piece, odd: nodes without kernels
     steps: dict[int, list[Node]] = {}
@@ -81,6 +84,25 @@ def cut(graph: Graph) -> tuple[Graph, list[Piece | Node]]:
             given = _with_numbers(steps.get(place, []), wanted[place], numbers)
             parts.append(_piece(given, wanted[place], homes, place))
     return whole, parts
+
+
+def _on_one_stream(graph: Graph, calls: int) -> Graph:
+    """The graph with all draws from one stream, and the number of its last call as another output.
+
+    Plans take the call numbers of their own draws. If a graph becomes several, one has to take them
+    all, at least `calls`, and others read them. A graph that takes none is returned as it is.
+    """
+    taken = [node.params["call"] for node in graph.walk() if draws(node)]
+    calls = max([calls, *(call + 1 for call in taken)])
+    if not calls:
+        return graph
+    seed, last = stream_taken.node((), {"call": calls - 1}).entries
+
+    def stream(call: int) -> tuple[Entry, Entry]:
+        return seed, subtract.node((last, constant(calls - 1 - call)), {}).entries[0]
+
+    found = drawn_from(graph, stream)
+    return Graph(found.inputs, (*found.outputs, last), found.updates, found.name)
 
 
 def _apart(graph: Graph) -> Graph:

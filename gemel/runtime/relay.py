@@ -60,16 +60,17 @@ class Relay(Stages):
     """A graph with known extents as plans and operations. Called like a plan: arrays first.
 
     Updates are written at the end, all at once, so that until then everything reads the old values.
+    A run uses at least `random` call numbers.
     """
 
-    def __init__(self, graph: Graph, plan: Planner) -> None:
-        whole, parts = cut(graph)
+    def __init__(self, graph: Graph, plan: Planner, random: int = 0) -> None:
+        whole, parts = cut(graph, random)
         inputs = arrays_first(whole.inputs)
         super().__init__(graph.name, inputs, partial(_placed, plan))
         self.shapes = [entry.shape for entry in inputs if not entry.spec.weak]
         for part in parts:
             self._add(part)
-        self.outputs = self.slots(whole.outputs)
+        self.outputs = self.slots(whole.outputs[: len(graph.outputs)])
         if whole.updates:
             self._add_updates(whole)
 

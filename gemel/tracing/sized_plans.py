@@ -85,7 +85,7 @@ class SizedPlans:
         except NoKernelError:
             passes, atomic = self._user_passes(), self.atomic
             planned = partial(plan_of, backend=backend, atomic=atomic, passes=passes)
-            plan = Relay(concrete_graph(self.graph, values), planned)
+            plan = Relay(concrete_graph(self.graph, values), planned, self.random)
         self._made = [(backend, plan), *self._made[: PLANS - 1]]
         return plan
 
@@ -146,7 +146,7 @@ class SizedPlans:
                 lowering.run()
             steps = lowering.emission.items
         except NoKernelError:
-            relay = Relay(concrete_graph(self.graph, values), items)
+            relay = Relay(concrete_graph(self.graph, values), items, self.random)
             steps = [call for call, _, _ in relay.stages]
         return as_c(self.graph.name, steps, backend.printed)
 
