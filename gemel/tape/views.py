@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from math import gcd
 from typing import Any, NamedTuple
 
 from gemel.errors import TraceError
@@ -157,7 +158,41 @@ def _all(base: Region, view: Region, core: list[tuple[int, int]]) -> _Found | No
 
 def _some(base: Region, view: Region, core: list[tuple[int, int]]) -> _Found | None:
     """The operations for a view selected by integers and slices, with its axes in any order."""
-    starts = _digits(base, view[2] - base[2])
+    sizes, strides, offset = base
+    found = _key(list(zip(sizes, strides, strict=True)), view[2] - offset, core)
+    if found is not None:
+        return None, None, *found
+    memory = descending(strides)
+    lying = tuple(sizes[axis] for axis in memory)
+    own = [(sizes[axis], strides[axis]) for axis in memory if sizes[axis] != 1]
+    if tuple(s for _, s in own) != dense_strides(tuple(n for n, _ in own)):
+        return None
+    digits = _divided(product(sizes), [abs(s) for _, s in core])
+    found = _key(digits, view[2] - offset, core)
+    if found is None:
+        return None
+    refined = tuple(n for n, _ in digits)
+    transposed = None if memory == tuple(range(len(memory))) else memory
+    return transposed, None if refined == lying else refined, *found
+
+
+def _divided(size: int, steps: list[int]) -> list[tuple[int, int]]:
+    """Axes, each an extent and a stride, that divide `size` elements in a row so that each of these
+    steps is a multiple of one stride: heads of 64 in (8, 128, 768) are in (8, 128, 12, 64)."""
+    strides = []
+    outer = size
+    for step in [*sorted(steps, reverse=True), 1]:
+        if gcd(step, outer) < outer:
+            strides.append(gcd(step, outer))
+            outer = strides[-1]
+    return [(n // s, s) for n, s in zip((size, *strides), strides, strict=False)]
+
+
+def _key(
+    axes: list[tuple[int, int]], offset: int, core: list[tuple[int, int]]
+) -> tuple[tuple[Any, ...], tuple[int, ...]] | None:
+    """An index for axes, each an extent and a stride, and the order of what it leaves."""
+    starts = _digits(axes, offset)
     if starts is None:
         return None
     items: list[Any] = [("int", start) for start in starts]
@@ -165,28 +200,29 @@ def _some(base: Region, view: Region, core: list[tuple[int, int]]) -> _Found | N
     for n, stride in core:
         fitting = [
             (s, axis)
-            for axis, (m, s) in enumerate(zip(base[0], base[1], strict=True))
+            for axis, (m, s) in enumerate(axes)
             if m != 1 and axis not in taken and s <= abs(stride)
         ]
         if not fitting:
             return None
         step, axis = max(fitting)
         step, rest = divmod(stride, step)
-        if rest or not 0 <= starts[axis] + step * (n - 1) < base[0][axis]:
+        if rest or not 0 <= starts[axis] + step * (n - 1) < axes[axis][0]:
             return None
         items[axis] = ("slice", starts[axis], n, step)
         taken.append(axis)
     used = sorted(taken)
-    return None, None, tuple(items), tuple(used.index(axis) for axis in taken)
+    return tuple(items), tuple(used.index(axis) for axis in taken)
 
 
-def _digits(base: Region, offset: int) -> list[int] | None:
-    """The index of the base's element at an offset from the first; None if there is none."""
-    starts = [0] * len(base[0])
-    for axis in descending(base[1]):
-        if base[0][axis] != 1:
-            starts[axis], offset = divmod(offset, base[1][axis])
-            if starts[axis] >= base[0][axis]:
+def _digits(axes: list[tuple[int, int]], offset: int) -> list[int] | None:
+    """The index of the element at an offset from the first; None if there is none."""
+    starts = [0] * len(axes)
+    for axis in descending([stride for _, stride in axes]):
+        extent, stride = axes[axis]
+        if extent != 1:
+            starts[axis], offset = divmod(offset, stride)
+            if starts[axis] >= extent:
                 return None
     return None if offset else starts
 
