@@ -111,7 +111,7 @@ def test_windows_lead_to_the_view_and_back() -> None:
             shown(written, there)[...] = value
             put = steps.put(base.copy(), value, core, apply)
             numpy.testing.assert_array_equal(put, shown(written, where))
-    assert missing <= SEEDS // 100, "these are gathered, element by element"
+    assert missing <= SEEDS // 500, "these are gathered, element by element"
 
 
 DENSE: dict[str, Any] = {
