@@ -7,7 +7,7 @@ gradients, the optimizer's states, and whatever the library needs for itself.
 from __future__ import annotations
 
 from benchmarks.driver import agree, has_torch, in_turns
-from benchmarks.networks import NETWORKS, TOLERANCE, WAYS, Network
+from benchmarks.networks import NETWORKS, TOLERANCE, TRAINING, Network
 from benchmarks.operations import Input
 from benchmarks.table import beside_torch, print_rows
 from benchmarks.turns import show
@@ -15,8 +15,6 @@ from benchmarks.turns import show
 #: The batches are so many times as large as those of `networks`.
 TIMES = 4
 THREADS = 2
-#: The ways of training: all but inference.
-TRAINING = tuple(way for way in WAYS if way != "inference")
 
 #: Megabytes and losses of each process, by library and way.
 Answers = dict[tuple[str, str], list[list[float]]]
@@ -43,7 +41,7 @@ def run(rounds: int, groups: list[str] | None = None) -> bool:
             continue
         show(network.name)
         answers[network.name] = {}
-        for library, way in (*(("gemel", way) for way in TRAINING), ("torch", "three calls")):
+        for library, way in (*(("gemel", way) for way in TRAINING), ("torch", "step")):
             arguments = {library: (network.name, way, TIMES)}
             found = in_turns("benchmarks.memory_worker", arguments, THREADS, rounds)
             answers[network.name][library, way] = found[library]
@@ -57,14 +55,14 @@ def compare(answers: dict[str, Answers]) -> bool:
     shares: dict[str, list[float]] = {way: [] for way in TRAINING}
     for name, found in answers.items():
         losses = {key: each[0][1:] for key, each in found.items() if each}
-        torch = losses.get(("torch", "three calls"), [])
+        torch = losses.get(("torch", "step"), [])
         if any(not agree(losses.get(key, []), torch, TOLERANCE) for key in found):
-            rows.append([name, "FAILED", *[""] * 4])
+            rows.append([name, "FAILED", *[""] * 2 * len(TRAINING)])
             failed = True
             continue
         # A first process compiles what later ones find in the cache.
         least = {key: min(each[0] for each in found[key]) for key in found}
-        other = least["torch", "three calls"]
+        other = least["torch", "step"]
         for way in TRAINING:
             shares[way].append(least["gemel", way] / other)
         own = [least["gemel", way] for way in TRAINING]
@@ -72,7 +70,7 @@ def compare(answers: dict[str, Answers]) -> bool:
         rows[-1] += [f"{each / other:.2f}" for each in own]
     print(f"## memory of training, {TIMES} times the batch of `networks`\n")
     header = ["", *(f"{way}, MB" for way in TRAINING), "torch, MB"]
-    print_rows([*header, "x torch", "compiled x torch"], rows)
+    print_rows([*header, *(f"{way} x torch" for way in TRAINING)], rows)
     for way, each in shares.items():
         if each:
             print(f"{way}: {beside_torch(each, 'memory')}")

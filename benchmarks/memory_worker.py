@@ -31,6 +31,7 @@ def main() -> None:
     library, name, way, times = sys.argv[1:]
     network = larger(next(each for each in NETWORKS if each.name == name), int(times))
     case: Gemel | Torch = (Torch if library == "torch" else Gemel)(network)
+    case.begin(way)
     case.reset()
     Path("/proc/self/clear_refs").write_text(NEW_PEAK)
     before = megabytes("VmRSS")

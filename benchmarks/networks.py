@@ -65,8 +65,16 @@ NETWORKS = (
     Network("Decoder", (floats(1, 1, 256), *[floats(2, 1, 8, 200, 32)] * 2), None),
 )
 
-#: What is measured: the way of gemel, and the way of torch that it is compared with.
-WAYS = {"three calls": "three calls", "compiled": "three calls", "inference": "inference"}
+#: What torch does, and the ways in which gemel does the same.
+GROUPS = {
+    "step": ("imperative", "hybridized", "compiled"),
+    "inference": ("imperative inference", "inference"),
+}
+#: For each way of gemel what torch does.
+WAYS = {way: other for other, ways in GROUPS.items() for way in ways}
+TRAINING = GROUPS["step"]
+#: The columns of the table: torch's milliseconds, and ratios to it.
+HEADER = ["", *(name for other in GROUPS for name in (f"torch's {other}, ms", *GROUPS[other]))]
 
 #: What each process of a library found: {way: [us, figures]}.
 Answers = dict[str, list[dict[str, list[float]]]]
@@ -96,7 +104,7 @@ def compare(threads: int, answers: dict[Network, Answers]) -> bool:
     ratios: dict[str, list[float]] = {way: [] for way in WAYS}
     for network, found in answers.items():
         if reason := failure(found):
-            rows.append([network.name, "FAILED", *[""] * 7])
+            rows.append([network.name, "FAILED", *[""] * (len(HEADER) - 2)])
             failures[network.name] = reason
             continue
         us = {way: figures(found, way) for way in WAYS if way in found["gemel"][0]}
@@ -104,8 +112,7 @@ def compare(threads: int, answers: dict[Network, Answers]) -> bool:
             ratios[way].append(own / other)
         rows.append([network.name, *cells(us)])
     print(f"## networks, {cores(threads)}\n")
-    header = ["", "three calls, ms", "compiled, ms", "torch, ms", "x torch", "compiled x torch"]
-    print_rows([*header, "inference, ms", "torch, ms", "x torch"], rows)
+    print_rows(HEADER, rows)
     for name, reason in failures.items():
         print(f"{name} FAILED: {reason}\n")
     for way, each in ratios.items():
@@ -138,17 +145,14 @@ def figures(found: Answers, way: str) -> tuple[float, float]:
 
 def cells(us: dict[str, tuple[float, float]]) -> list[str]:
     """The cells of a row, from the microseconds of gemel and torch in each way."""
-
-    def ms(time: float) -> str:
-        return f"{time / 1e3:.3g}"
-
-    training = [""] * 5
-    if "compiled" in us:
-        (calls, torch), (compiled, _) = us["three calls"], us["compiled"]
-        training = [ms(calls), ms(compiled), ms(torch)]
-        training += [f"{calls / torch:.2f}", f"{compiled / torch:.2f}"]
-    own, other = us["inference"]
-    return [*training, ms(own), ms(other), f"{own / other:.2f}"]
+    row = []
+    for ways in GROUPS.values():
+        found = [us[way] for way in ways if way in us]
+        if not found:
+            row += [""] * (1 + len(ways))
+            continue
+        row += [f"{found[0][1] / 1e3:.3g}", *(f"{own / other:.2f}" for own, other in found)]
+    return row
 
 
-__all__ = ["NETWORKS", "Network", "compare", "run"]
+__all__ = ["NETWORKS", "TRAINING", "WAYS", "Network", "compare", "run"]

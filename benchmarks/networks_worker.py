@@ -52,7 +52,9 @@ def arrays(network: Network) -> list[Any]:
 
 
 class Gemel:
-    """gemel: a hybridized network and loss, trained by three calls or by a compiled step."""
+    """gemel: imperative or hybridized, trained by three calls or by a compiled step."""
+
+    inferences = ("imperative inference", "inference")
 
     def __init__(self, network: Network) -> None:
         from benchmarks import networks_gemel
@@ -68,19 +70,25 @@ class Gemel:
         for place, (name, parameter) in enumerate(learned):
             parameter.set_data(np.array(weight(place, name, parameter.shape)))
         self.first = [(each, each.data().copy()) for each in parameters.values()]
-        self.net.hybridize()
+        self.hybrid = [self.net]
         self.ways: dict[str, Step] = {}
         if network.target is None:
             return
         classes = network.target.limit > 0
         self.loss: Any = (gluon.loss.SoftmaxCrossEntropyLoss if classes else gluon.loss.L2Loss)()
-        self.loss.hybridize()
+        self.hybrid.append(self.loss)
         self.trainer = gluon.Trainer(parameters, "adam", {"learning_rate": RATE})
         self.step = self.trainer.compile(self.mean_loss)
         self.folder = TemporaryDirectory()
         self.states = str(Path(self.folder.name) / "states")
         self.trainer.save_states(self.states)
-        self.ways = {"three calls": self.three_calls, "compiled": self.compiled}
+        calls = dict.fromkeys(("imperative", "hybridized"), self.three_calls)
+        self.ways = {**calls, "compiled": self.compiled}
+
+    def begin(self, way: str) -> None:
+        """Hybridize the network and the loss, or not, as a way of training or inference asks."""
+        for block in self.hybrid:
+            block.hybridize(not way.startswith("imperative"))
 
     def reset(self) -> None:
         """Begin with the first weights and the first state of the optimizer."""
@@ -120,6 +128,8 @@ class Gemel:
 class Torch:
     """torch: eager calls."""
 
+    inferences = ("inference",)
+
     def __init__(self, network: Network) -> None:
         import torch
 
@@ -134,7 +144,10 @@ class Torch:
                 parameter.copy_(torch.from_numpy(weight(place, name, tuple(parameter.shape))))
         self.first = {name: each.clone() for name, each in self.net.state_dict().items()}
         self.classes = network.target is not None and network.target.limit > 0
-        self.ways: dict[str, Step] = {"three calls": self.three_calls} if network.target else {}
+        self.ways: dict[str, Step] = {"step": self.three_calls} if network.target else {}
+
+    def begin(self, way: str) -> None:
+        """Nothing: all ways are eager."""
 
     def reset(self) -> None:
         """Begin with the first weights and the first state of the optimizer."""
@@ -188,9 +201,15 @@ def trained(case: Gemel | Torch, step: Step, seconds: float, clock: Clock) -> li
 
 def measured(case: Gemel | Torch, seconds: float, clock: Clock) -> dict[str, list[float]]:
     """The time of each way and what came out. Inference has the first weights."""
-    found = {way: trained(case, step, seconds, clock) for way, step in case.ways.items()}
+    found = {}
+    for way, step in case.ways.items():
+        case.begin(way)
+        found[way] = trained(case, step, seconds, clock)
     case.reset()
-    return {**found, "inference": timed(case.inference, seconds, clock)}
+    for way in case.inferences:
+        case.begin(way)
+        found[way] = timed(case.inference, seconds, clock)
+    return found
 
 
 def main() -> None:
