@@ -258,6 +258,14 @@ CHECKED_AGAIN: dict[str, tuple[Any, ...]] = {
         ["data0_0", "data0_1", "data1_0", "data0_1", "data1_0", "data0_1"],
         [(1, 6), (9, 6), (9, 6)],
     ),
+    "a batch of two arguments": (
+        lambda x, scores: (
+            (scores.reshape(-1, 1, 1) * x).reshape(x.shape[0], x.shape[1], -1) @ WEIGHT
+        ),
+        [(4, 5, 3), (4,)],
+        ["data0_0", "data0_1", 3, "data0_0"],
+        [(2, 7, 3), (2,)],
+    ),
 }
 
 

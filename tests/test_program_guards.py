@@ -244,6 +244,22 @@ def test_no_warning_for_other_questions(function: Any, tmp_path: Path) -> None:
         exported(lambda x, y: np.concatenate([x + y, y], axis=1), tmp_path, rows(5), rows(5))
 
 
+def test_no_warning_for_a_batch_that_two_arguments_share(tmp_path: Path) -> None:
+    """The size that the reshape leaves to be found was computed from both, as if they differed."""
+
+    def function(x: Any, lengths: Any) -> Any:
+        shown = np.arange(4)[None, :, None] < lengths.reshape(-1, 1, 1)
+        return np.dot(np.where(shown, x, -1).reshape(x.shape[0], 4, -1), np.ones((3, 2)))
+
+    x, lengths = rows(5, 12).reshape(5, 4, 3), np.array([1, 2, 3, 4, 0])
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", ExportWarning)
+        found = exported(function, tmp_path, x, lengths)
+    for batch in 5, 2, 1:
+        given = x[:batch], lengths[:batch]
+        assert (found(*given) == function(*given)).all()
+
+
 @pytest.mark.parametrize(
     "function",
     [

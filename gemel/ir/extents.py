@@ -11,7 +11,9 @@ is valid for all calls whose sizes give the same answers::
 
 from __future__ import annotations
 
-from gemel.extent import Dim, Guards
+from collections.abc import Iterable
+
+from gemel.extent import Dim, Guard, Guards, evaluate
 
 
 class Extents:
@@ -29,6 +31,21 @@ class Extents:
         """A free extent called `name`, now `value`."""
         extent = self.dims[name] = Dim(value, name, self.guards, self.least)
         return extent
+
+    def unified(self, guards: Iterable[Guard]) -> tuple[dict[str, int], list[Guard]]:
+        """The free extents by name, and the guards on them. Of extents that guards found equal, one
+        replaces the others (or a number does), and the other guards are rewritten accordingly."""
+        dims, others = self.dims, []
+        for traced in guards:
+            guard = traced if dims is self.dims else traced.of(dims)
+            name, other = guard.equates() if guard else ("", 0)
+            if name:
+                sizes = {**self.dims, name: other}
+                dims = {known: evaluate(size, sizes) for known, size in dims.items()}
+            else:
+                others.append(traced)
+        rewritten = [traced.of(dims) for traced in others]
+        return dims, [guard for guard in rewritten if guard]
 
 
 __all__ = ["Extents"]

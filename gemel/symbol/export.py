@@ -326,8 +326,9 @@ def _exported(
         program = Exported(function, arguments, **settings, least=2)
         sizes = filter(of_batch, program.trace.extents.dims)
         program.limits += [f"2 <= {program.named(size)}" for size in sizes]
-    guards = [guard for guard in program.guards if any(map(of_batch, guard.names()))]
-    program.limits += [program.named(repr(guard)) for guard in guards]
+    dims, _ = program.trace.extents.unified(program.trace.notes.fits)
+    guards = [guard.of(dims) for guard in program.guards if any(map(of_batch, guard.names()))]
+    program.limits += [program.named(repr(guard)) for guard in guards if guard]
     return program
 
 

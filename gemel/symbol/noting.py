@@ -94,6 +94,8 @@ class Notes:
         self.made: dict[Entry, tuple[Note, int]] = {}
         #: The free extents that the file holds as the numbers seen.
         self.held: set[str] = set()
+        #: Checks of operations that sizes fit; the program that runs the file makes them again.
+        self.fits: list[Guard] = []
         #: The argument and the axis that each free extent is named after.
         self.sources: dict[str, tuple[Entry, int]] = {}
         #: The indices that the function gave, by the identity of the parameters of their nodes.
@@ -158,7 +160,10 @@ class Notes:
         of_broadcast = guard.relation == "==" and not guard.answer and guard.right == 1
         if self.own and not of_broadcast:
             return self._open is not None
-        return (self.writes and of_broadcast) or self._open is not None or in_operation()
+        if in_operation():
+            self.fits.append(guard)
+            return True
+        return (self.writes and of_broadcast) or self._open is not None
 
     def watching(self) -> _Watch:
         """A context manager: calls in its block are noted."""

@@ -113,7 +113,8 @@ class Program:
         #: gradient reaches keeps its old gradient, as without tracing.
         self.reached = tuple([reaching.get(entry, 0) for entry in traced.inputs])
         with self.trace:
-            self.graph = concretize_in_place(traced, self._unified_dims())
+            dims, self.guards[:] = self.trace.extents.unified(self.trace.extents.guards)
+            self.graph = concretize_in_place(traced, dims)
         self.graph = mixed(self.graph)
         #: How many of the guards the trace has asked; passes may add others.
         self.traced = len(self.guards)
@@ -210,23 +211,6 @@ class Program:
         if strides is not None:
             self.trace.state.layouts[found] = Layout(shape, strides)
         return found
-
-    def _unified_dims(self) -> dict[str, int]:
-        """The free extents by name. Of extents that the trace found equal, one replaces the others
-        (or a number does), and the guards are rewritten accordingly."""
-        dims = names = self.trace.extents.dims
-        others = []
-        for traced in self.trace.extents.guards:
-            guard = traced if dims is names else traced.of(dims)
-            name, other = guard.equates() if guard else ("", 0)
-            if name:
-                sizes = {**names, name: other}
-                dims = {known: evaluate(size, sizes) for known, size in dims.items()}
-            else:
-                others.append(traced)
-        guards = [traced.of(dims) for traced in others]
-        self.guards[:] = [guard for guard in guards if guard]
-        return dims
 
     def _updates(self, offset: int) -> list[tuple[int, Entry]]:
         if not self.trace.state.updates:

@@ -29,8 +29,6 @@ class CallNotes(Notes):
     def __init__(self, trace: Noting, own: bool) -> None:
         rules = {name: partial(_noted, name) for name in CALLS if name != "rnn"}
         super().__init__(trace, own, rules)
-        #: Checks of operations that sizes fit; the program that runs the file makes them again.
-        self.fits: list[Guard] = []
 
     def argument(self, name: str, value: float) -> Any:
         """An argument that is a number becomes a constant."""
@@ -106,12 +104,13 @@ class Program(Traced):
     def read_guards(self) -> None:
         """Take in the guards since the last time. Writing adds some, where ONNX needs a number that
         the file cannot compute."""
-        for guard in self.guards[self._read :]:
+        unread = self.guards[self._read :]
+        self._read = len(self.guards)
+        for guard in unread:
             if guard.relation == "==" and guard.answer:
                 self._holds(guard)
-            else:
+            elif self._settled(guard):
                 self.ask([guard])
-        self._read = len(self.guards)
 
     def ask(self, guards: Iterable[Guard]) -> None:
         """Describe conditions that no file can store."""
@@ -123,15 +122,26 @@ class Program(Traced):
         One that is checked `again` when the file runs fixes none, either, if sizes are on both
         sides: for all sizes that fit, the program is the same.
         """
-        rest = _rest(guard)
+        settled = self._settled(guard)
+        if settled is None:
+            return
+        rest = _rest(settled)
         equal = _equal_names(rest)
         if equal:
             one, two = sorted(map(self.first, equal))
             if one != two:
                 self.equal[two] = one
             return
-        if not again or not all(_atoms(rest) & _atoms(side) for side in guard.forms()):
+        if not again or not all(_atoms(rest) & _atoms(side) for side in settled.forms()):
             self.held |= names_of(rest)
+
+    def _settled(self, guard: Guard) -> Guard | None:
+        """A condition in which extents known to be equal are one; None if it holds for all values
+        then."""
+        if not self.equal:
+            return guard
+        dims = self.trace.extents.dims
+        return guard.of({name: dims[self.first(name)] for name in dims})
 
     def first(self, name: str) -> str:
         """The extent that represents all those equal to this one."""
