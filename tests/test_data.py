@@ -371,6 +371,10 @@ REFUSED = {
         "is not the state of a BatchSampler",
     ),
     "dict": (lambda: batchify.default_batchify_fn([{}]), "cannot make an array of dict"),
+    "one of None": (
+        lambda: batchify.default_batchify_fn([1, None]),
+        "cannot make an array of NoneType",
+    ),
     "mixed": (lambda: batchify.default_batchify_fn([3, np.ones(2)]), r"shapes \(\), \(2,\) cannot"),
     "val": (lambda: batchify.Pad(val="a"), "Pad: val is 'a'"),
     "group of 5": (lambda: batchify.Group(5), "Group: 5 is not a function"),

@@ -67,8 +67,9 @@ def default_batchify_fn(examples: list[Any]) -> Any:
     if not any(hasattr(example, "__array_interface__") for example in examples):
         if any(isinstance(example, np.ndarray) for example in examples):
             return _stacked(np.stack, examples)
+        other = next(each for each in examples if not isinstance(each, (int, float)))
         raise OperandError(
-            f"DataLoader: cannot make an array of {type(first).__name__}; give a batchify_fn, "
+            f"DataLoader: cannot make an array of {type(other).__name__}; give a batchify_fn, "
             "such as batchify.AsList()"
         )
     import numpy
