@@ -199,6 +199,23 @@ def test_shapes_that_do_not_fit(hybrid):
         assert not re.search(r"n\d_\d", str(caught.value))
 
 
+@pytest.mark.parametrize(
+    ("shapes", "rule"),
+    [
+        (((2, 3), (2, 3)), r"shape \(2, 3\) and the label \(2, 3\).*pass sparse_label=False"),
+        (((2, 4, 5, 3), (2, 5, 3)), r"without axis 3; if axis 1 is that.*pass axis=1"),
+        (((2, 3), (3,)), "one class number for each prediction"),
+    ],
+)
+@pytest.mark.parametrize("hybrid", [False, True])
+def test_class_numbers_that_do_not_fit(hybrid, shapes, rule):
+    """They were called an index of pick, with no way out."""
+    loss = losses.SoftmaxCrossEntropyLoss()
+    loss.hybridize(hybrid)
+    with pytest.raises(ShapeError, match=f"^SoftmaxCrossEntropyLoss: the prediction .*{rule}"):
+        loss(*map(np.ones, shapes))
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: type(case[0]).__name__)
 def test_float16(case):
     loss, *arrays = case

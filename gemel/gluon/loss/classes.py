@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import np, npx
-from gemel.errors import ShapeError, unknown_name
+from gemel.errors import AxisError, ShapeError, unknown_name
+from gemel.extent import seen
 from gemel.gluon.block import Tensor
 from gemel.gluon.inputs import of_arrays
 from gemel.gluon.loss.base import Loss, Pointwise, tiny_of
@@ -133,10 +134,31 @@ class SoftmaxCrossEntropyLoss(Loss):
             if label.ndim == pred.ndim and label.shape[self._axis] == 1:
                 label = label.squeeze(self._axis)
             mode = "raise" if sample_weight is None else "clip"  # with weight 0, any label will do
-            loss = -npx.pick(pred, label, axis=self._axis, mode=mode, keepdims=keep)
+            try:
+                loss = -npx.pick(pred, label, axis=self._axis, mode=mode, keepdims=keep)
+            except AxisError:
+                raise
+            except ShapeError:
+                raise ShapeError(self._misfit(pred, label)) from None
         else:
             loss = -(pred * self._like(label, pred)).sum(axis=self._axis, keepdims=keep)
         return self._per_example(loss, sample_weight) if keep else self._weighted(loss, None)
+
+    def _misfit(self, pred: Tensor, label: Tensor) -> str:
+        """What is wrong with class numbers of another shape, and how to mend it."""
+        wanted, found = tuple(map(seen, pred.shape)), tuple(map(seen, label.shape))
+        others = (axis for axis in range(pred.ndim) if axis != self._batch_axis % pred.ndim)
+        axes = [axis for axis in others if wanted[:axis] + wanted[axis + 1 :] == found]
+        if found == wanted:
+            mend = "for probabilities of each class, pass sparse_label=False"
+        elif axes:
+            mend = f"if axis {axes[0]} is that of the classes, pass axis={axes[0]}"
+        else:
+            mend = "give one class number for each prediction"
+        return (
+            f"{type(self).__name__}: the prediction has shape {wanted} and the label {found}, "
+            f"which must be that shape without axis {self._axis % pred.ndim}; {mend}"
+        )
 
 
 class KLDivLoss(Loss):
