@@ -135,6 +135,23 @@ def test_lengths(kind: str) -> None:
     close(merged, layer(x, states, lengths)[0])
 
 
+@pytest.mark.parametrize("kind", LAYERS)
+def test_a_layer_is_compiled_also_where_its_network_is_not(kind: str, monkeypatch: Any) -> None:
+    traced = []
+    monkeypatch.setattr(npx, "rnn", lambda *a, rnn=npx.rnn, **k: traced.append(1) or rnn(*a, **k))
+    net = nn.Sequential()
+    net.add(LAYERS[kind](input_size=3), nn.Dense(2))
+    net.initialize()
+    net.hybridize(False)
+    x = np.random.normal(size=(5, 2, 3))
+    found = [net(x * number) for number in range(4)]
+    close(net(x * 3), found[3], 0)
+    assert len(traced) == 1
+    net.hybridize(False)  # it may have been changed
+    close(net(x * 3), found[3], 0)
+    assert len(traced) == 2
+
+
 def test_dropout_between_layers_only_while_training() -> None:
     layer = rnn.GRU(16, 2, dropout=0.5)
     layer.initialize()
