@@ -8,6 +8,7 @@ import inspect
 import threading
 import weakref
 from collections import OrderedDict, defaultdict
+from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
@@ -717,6 +718,38 @@ def test_threads_share_the_plans_of_many_sizes(monkeypatch: pytest.MonkeyPatch) 
         thread.join()
     assert wrong == []
     assert len(function._bound) <= 4 + len(threads)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda function, x: function(x).asnumpy(),
+        lambda function, x: function.source(x),
+        lambda function, x: function.plan_summary(x),
+        lambda function, x: function.graph(x, optimized=True),
+    ],
+    ids=["call", "source", "plan_summary", "graph"],
+)
+def test_programs_that_passes_bind_to_sizes(use: Callable[[Any, Any], Any]) -> None:
+    """What passes ask of sizes is known once they have run. Until then another thread may have
+    traced a program that seems to fit, too."""
+    others = [np.ones((3, 4)), np.ones((2, 4))]
+
+    def bind(graph: Any) -> Any:
+        int(graph.inputs[0].shape[0])  # a guard holds it from now on
+        if others:
+            thread = threading.Thread(target=function.graph, args=(others.pop(),))
+            thread.start()
+            thread.join()
+        return graph
+
+    function = gemel.compile(lambda x: x * 2, passes=[bind])
+    function.graph(np.ones((7, 4)))
+    use(function, np.ones((5, 4)))
+    assert others == []
+    assert function.traces == 4  # for 7, 3, 2 and 5
+    assert function(np.ones((5, 4))).tolist() == [[2.0] * 4] * 5
+    assert function.traces == 4
 
 
 class Scaled:

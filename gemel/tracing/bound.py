@@ -62,8 +62,14 @@ class Bound:
         """The image of the inference plan, lowered again, with closed-over arrays inside."""
         return self.program.embedded().image(self.values, backend)
 
-    def summary(self, leaves: list[Any]) -> str:
-        """The number of the plan's kernels, and its memory besides the results."""
+    def source(self, arguments: Arguments) -> str:
+        """The kernels of the inference plan as text. Raises `Unfit`."""
+        arrays = (*arguments.arrays, *self.program.own(arguments.arrays))
+        return self.program.inference().source(self.values, backend_for(arrays))
+
+    def summary(self, arguments: Arguments) -> str:
+        """The number of the plan's kernels, and its memory besides the results. Raises `Unfit`."""
+        leaves = arguments.arrays
         arrays = (*leaves, *self.program.own(leaves))
         _, workspace = self.inference(leaves).bound(*arrays)
         count = self.image(backend_for(arrays)).count()

@@ -12,7 +12,7 @@ from functools import partial
 from operator import is_ as is_same
 from sys import modules
 from types import MethodType
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 from gemel import _core, autograd
 from gemel.codegen.schedules import Recipe
@@ -38,6 +38,8 @@ from gemel.tracing.manners import made_nd
 from gemel.tracing.nested import by_place, called, form_of, unhashable, with_named
 from gemel.tracing.programs import Arguments, Program
 from gemel.tracing.sized_plans import Unfit
+
+T = TypeVar("T")
 
 
 class Compiled:
@@ -108,17 +110,15 @@ class Compiled:
         """A call that the call site has no plan for: with new arguments, or while recording."""
         if current_trace() is not None:
             return called(self.inside, arguments)
-        generation = self.quick.generation
-        bound, flat = self._find(arguments)
+        return self._fitting(arguments, partial(self._run, self.quick.generation, arguments))
+
+    def _run(
+        self, generation: int, arguments: tuple[Any, ...], bound: Bound, flat: Arguments
+    ) -> Any:
+        """The results of a call by this program. Raises `Unfit`."""
         own = bound.program.own(flat.arrays)
         copies = bound.program.copies(arguments, flat.arrays)
         try:
-            results = bound.run(flat, own)
-        except Unfit:
-            self._bound = {key: other for key, other in self._bound.items() if other is not bound}
-            bound, flat = self._find(arguments)
-            own = bound.program.own(flat.arrays)
-            copies = bound.program.copies(arguments, flat.arrays)
             results = bound.run(flat, own)
         except TypeError:
             check_one_device(self.name, flat.arrays)  # names the devices; the core only has numbers
@@ -168,6 +168,22 @@ class Compiled:
             return False
         self._home = here
         return True
+
+    def _fitting(self, arguments: tuple[Any, ...], use: Callable[[Bound, Arguments], T]) -> T:
+        """What `use` returns for the program that is bound to these arguments, and for the
+        arguments taken apart; it may raise `Unfit`.
+
+        Guards that passes add are known only once they have run, which may be in another thread.
+        Each one that is broken rules out one program; one that is traced now fits.
+        """
+        while True:
+            bound, flat = self._find(arguments)
+            try:
+                return use(bound, flat)
+            except Unfit:
+                for key, other in list(self._bound.items()):
+                    if other is bound:
+                        self._bound.pop(key, None)
 
     def _find(self, arguments: tuple[Any, ...]) -> tuple[Bound, Arguments]:
         """The bound program for these arguments, and the arguments taken apart."""
@@ -247,8 +263,10 @@ class Compiled:
 
     def graph(self, *arguments: Any, optimized: bool = False) -> Graph:
         """The graph for these arguments, before or after the passes."""
+        if optimized:
+            return self._fitting(arguments, lambda bound, _: bound.program.optimized(bound.values))
         bound, _ = self._find(arguments)
-        return bound.program.optimized() if optimized else bound.program.graph
+        return bound.program.graph
 
     def folded(self, *arguments: Any) -> Graph:
         """The graph for these arguments after constant folding alone (as the passes are set)."""
@@ -297,9 +315,7 @@ class Compiled:
             }
         """
         if arguments:
-            bound, flat = self._find(arguments)
-            backend = backend_for((*flat.arrays, *bound.program.own(flat.arrays)))
-            return bound.program.inference().source(bound.values, backend)
+            return self._fitting(arguments, Bound.source)
         traced = next(reversed(self._programs.values()), None)
         if not traced:
             raise TraceError(f"{self.name}.source: call it first, or give arguments as for a call")
@@ -308,8 +324,7 @@ class Compiled:
 
     def plan_summary(self, *arguments: Any) -> str:
         """What the plan for these arguments consists of, and its memory besides the results."""
-        bound, flat = self._find(arguments)
-        return f"{self.name}: {bound.summary(flat.arrays)}"
+        return f"{self.name}: {self._fitting(arguments, Bound.summary)}"
 
 
 def _mode(arguments: Arguments) -> tuple[Any, ...]:

@@ -295,9 +295,9 @@ class Program:
 
     # --- inference --------------------------------------------------------------------------
 
-    def optimized(self) -> Graph:
-        """The graph after the passes."""
-        return self.inference().optimized()
+    def optimized(self, values: dict[str, int]) -> Graph:
+        """The graph after the passes, for these extents. Raises `Unfit`."""
+        return self.inference().optimized_for(values)
 
     def inference(self) -> SizedPlans:
         """The plans that compute the results."""

@@ -71,6 +71,13 @@ class SizedPlans:
             self._optimized[passes] = optimize(self.graph, passes)
         return self._optimized[passes]
 
+    def optimized_for(self, values: dict[str, int], backend: Backend | None = None) -> Graph:
+        """The same, if it is valid for these extents. Raises `Unfit`."""
+        graph = self.optimized(backend)
+        if not all(guard.holds(values) for guard in self.guards):
+            raise Unfit
+        return graph
+
     def find(self, values: dict[str, int], arrays: Sequence[Any]) -> Any:
         """The plan for these extents, created if there is none. Raises `Unfit`."""
         plain = backend_for(arrays)
@@ -121,9 +128,7 @@ class SizedPlans:
     def _lowering(self, values: dict[str, int], backend: Backend) -> Any:
         from gemel.runtime.lower import Lowering  # plans from the cache do not need it
 
-        optimized = self.optimized(backend)
-        if not all(guard.holds(values) for guard in self.guards):
-            raise Unfit
+        optimized = self.optimized_for(values, backend)
         guards = Guards(self.guards)
         free = {name: Dim(value, name, guards) for name, value in values.items()}
         graph = concrete_graph(optimized, free)
