@@ -26,7 +26,9 @@ from gemel.ir.trace import Trace
 from gemel.ops.elementwise import full
 from gemel.passes.gradient import like, rule
 from gemel.process.urgent import urgent
+from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.files import digest
+from gemel.runtime.plans import plan_of
 from gemel.runtime.prepare import tagged
 from gemel.spec import Spec
 from gemel.tape.clock_cache import ClockCache
@@ -186,11 +188,18 @@ def kind_of_specs(op: Op, inputs: tuple[Spec, ...], parameters: dict[str, Any]) 
 
 
 class Operation(NamedTuple):
-    """One operation of a pullback. `inputs` are positions in the list of all its values so far."""
+    """One operation of a pullback. `inputs` are positions in the list of all its values so far, and
+    `over` those of values that no later operation reads."""
 
     op: Op
     parameters: dict[str, Any]
     inputs: tuple[int, ...]
+    over: tuple[int, ...] = ()
+
+
+#: A pullback is compiled if one of its operations has a result of so many bytes that has more than
+#: all it is given and gives: all windows of a picture take many times the memory of the picture.
+SPREAD_BYTES = 1 << 20
 
 
 class Pullback:
@@ -224,6 +233,9 @@ class Pullback:
         arrays = [*(g for g in gs if g is not None), *(given[port] for port in self.arrays)]
         self.graph = _substituted(nodes, arrays, hoisted, results)
         self._steps, self._constants, self._results = _listed(self.graph)
+        #: Whether a plan takes much less memory than `run`.
+        self.spreads = _spreads(self.graph)
+        self._plans: dict[Backend, Any] = {}
 
     def _hoist(self, nodes: list[Node], weak: list[Entry]) -> list[Entry]:
         """The numbers that operations on arrays read. Also stores how Python computes them."""
@@ -251,20 +263,31 @@ class Pullback:
             return []
         given = (call.kept(("input", index)) for index in self._numbers)
         values = [*given, *self._constant_numbers]
-        for op, parameters, inputs in self._arithmetic:
+        for op, parameters, inputs, _ in self._arithmetic:
             values += _computed(op, parameters, [values[i] for i in inputs])
         return [values[slot] for slot in self._hoisted]
 
     def run(self, values: list[Any]) -> list[Any]:
         """The outputs of `graph` for these inputs, operation by operation."""
         values = [*values, *self._constants]
-        for op, parameters, inputs in self._steps:
+        for op, parameters, inputs, over in self._steps:
             found = op(*[values[i] for i in inputs], **parameters)
             if isinstance(found, (tuple, list)):
                 values += found
             else:
                 values.append(found)
+            for slot in over:
+                values[slot] = None
         return [values[slot] for slot in self._results]
+
+    def compiled(self, values: list[Any]) -> Sequence[Any]:
+        """The same by a plan."""
+        backend = backend_for(values)
+        if backend not in self._plans:
+            with urgent:
+                self._plans[backend] = plan_of(self.graph, backend, atomic=False)
+        found: Sequence[Any] = self._plans[backend](*values)
+        return found
 
 
 def _computed(op: Op, parameters: dict[str, Any], values: list[Any]) -> Sequence[Any]:
@@ -310,7 +333,24 @@ def _listed(graph: Graph) -> tuple[list[Operation], list[Any], list[int]]:
             steps.append(Operation(node.op, node.params, inputs))
             for entry in node.entries:
                 slots[entry] = len(slots)
-    return steps, constants, [slots[entry] for entry in graph.outputs]
+    results = [slots[entry] for entry in graph.outputs]
+    read = set(results)
+    for place in range(len(steps) - 1, -1, -1):
+        over = set(steps[place].inputs) - read
+        read |= over
+        steps[place] = steps[place]._replace(over=tuple(over))
+    return steps, constants, results
+
+
+def _spreads(graph: Graph) -> bool:
+    """Whether a result inside of a graph is larger than all its inputs and outputs together."""
+    inside = {e for node in graph.walk() if node.op is not None for e in node.entries}
+    largest = max((_bytes(entry) for entry in inside.difference(graph.outputs)), default=0)
+    return largest >= SPREAD_BYTES and largest > sum(map(_bytes, (*graph.inputs, *graph.outputs)))
+
+
+def _bytes(entry: Entry) -> int:
+    return 0 if entry.spec.weak else entry.spec.size * entry.spec.dtype.itemsize
 
 
 __all__ = ["Kind", "Port", "Pullback", "kind_of_call", "kind_of_specs", "without_updates"]

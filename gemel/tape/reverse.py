@@ -125,8 +125,9 @@ def _one_by_one(
         kept = map(call.tracked, pullback.arrays) if create_graph else call.arrays(pullback.arrays)
         values = [*gs, *kept]
         values += pullback.numbers(call)
+        run = pullback.compiled if pullback.spreads and not create_graph else pullback.run
         with gs[0].device:
-            found = pullback.run(values)
+            found = run(values)
         for index, g in zip(pullback.targets, found, strict=True):
             arrive(arrived, call.sources[index], g)
         for index in range(len(call.kind.outputs)):

@@ -6,6 +6,7 @@
 #include <new>
 #include <utility>
 
+#include "memory/arena.h"
 #include "memory/lock.h"
 #include "memory/machine.h"
 #include "memory/pages.h"
@@ -22,14 +23,12 @@
 namespace gemel::memory {
 namespace {
 
-// Size classes: every 64 bytes up to 1 KiB, then four for each doubling (so at most a quarter is
-// wasted).
+// Size classes of small blocks: every 64 bytes up to 1 KiB, then four for each doubling (so at most
+// a quarter is wasted).
 constexpr size_t kFineBytes = 1024;
 constexpr int kFineClasses = kFineBytes / kAlignment;
 constexpr int kFineLog = 10;
-constexpr int kMostLog = 46;
-constexpr int kClasses = kFineClasses + (kMostLog - kFineLog) * 4;
-constexpr size_t kMostBytes = size_t{1} << kMostLog;
+constexpr size_t kMostBytes = size_t{1} << 42;
 
 constexpr int class_of(size_t bytes) noexcept {
   if (bytes <= kFineBytes) return bytes == 0 ? 0 : static_cast<int>((bytes - 1) / kAlignment);
@@ -44,7 +43,7 @@ constexpr size_t class_bytes(int index) noexcept {
   return static_cast<size_t>(4 + (index - kFineClasses) % 4 + 1) << (log - 2);
 }
 
-// Small blocks are cut from slabs; bigger ones are mapped one by one.
+// Small blocks are cut from slabs; bigger ones are whole pages of the arena.
 constexpr size_t kSmallBytes = 32 * 1024;
 constexpr int kSmallClasses = class_of(kSmallBytes) + 1;
 constexpr size_t kSlabBytes = 256 * 1024;
@@ -59,31 +58,21 @@ void*& link_of(void* block, size_t bytes) noexcept {
 
 // --- what is held, and what is kept ---
 
-struct Free {  // at the front of a slab or block that is free or about to go back to the system
+struct Free {  // at the front of a slab that is free or about to go back to the system
   Free* next;
-  size_t bytes;
 };
 
-struct BigClass {
-  void* free = nullptr;
-  uint64_t allocations = 0;
-  uint64_t in_use = 0;  // blocks
-  uint64_t cached = 0;  // blocks
-  uint64_t idle = 0;    // the fewest blocks cached at any time since the last look for idle ones
-};
-
-// Blocks that were cached all the time while this many times the memory held was allocated go back
-// to the system, if more than a little is held. Later steps of a program often need other sizes
-// than the first ones. An allocation of a program that goes on as before finds its block in the
-// cache, and one that comes back once in a while is a small part of what is done in between.
+// Memory that was cached all the time while this many times the memory held was allocated goes back
+// to the system, if more than a little is held. What comes back once in a while is a small part of
+// what is done in between.
 constexpr uint64_t kLooksAfter = 4;
 constexpr uint64_t kLittleBytes = uint64_t{64} << 20;
 
-BigClass big_classes[kClasses];  // the first kSmallClasses are unused
-Lock cache_lock;                 // guards these classes and the next five variables
-uint64_t cached_bytes = 0;
-uint64_t allocated_bytes = 0;  // in big blocks since the last look
-int eviction_class = 0;        // goes round, so that no size is preferred
+Arena arena;
+std::atomic<uint64_t> big_blocks{0};       // allocated so far
+std::atomic<uint64_t> big_bytes{0};        // in use
+std::atomic<uint64_t> allocated_bytes{0};  // in big blocks since the last look for idle memory
+Lock spare_lock;                           // guards the next two variables
 Free* spare_slabs = nullptr;
 int spares = 0;
 std::atomic<uint64_t> held{0};  // slabs and big blocks in use
@@ -114,12 +103,12 @@ bool take_footprint(size_t bytes) noexcept {
   return true;
 }
 
-void discard(Free* evicted) noexcept {
-  while (evicted != nullptr) {
-    Free* next = evicted->next;
-    GEMEL_UNPOISON(evicted, evicted->bytes);
-    pages::unmap(evicted, evicted->bytes);
-    evicted = next;
+void discard(Free* slabs) noexcept {
+  while (slabs != nullptr) {
+    Free* next = slabs->next;
+    GEMEL_UNPOISON(slabs, kSlabBytes);
+    pages::unmap(slabs, kSlabBytes);
+    slabs = next;
   }
 }
 
@@ -175,7 +164,7 @@ void close_slab(Pool& pool, Slab* slab) noexcept {
 }
 
 void* spare_slab() noexcept {
-  Guard guard(cache_lock);
+  Guard guard(spare_lock);
   Free* spare = spare_slabs;
   if (spare == nullptr) return nullptr;
   spare_slabs = spare->next;
@@ -197,9 +186,9 @@ Slab* take_slab() noexcept {
 }
 
 void leave_slab(Slab* slab) noexcept {
-  Free* spare = new (slab) Free{nullptr, kSlabBytes};
+  Free* spare = new (slab) Free{nullptr};
   {
-    Guard guard(cache_lock);
+    Guard guard(spare_lock);
     if (spares < kMostSpares) {
       spare->next = spare_slabs;
       spare_slabs = spare;
@@ -300,88 +289,36 @@ void count(Pool& pool, size_t bytes, Statistics& result) noexcept {
 
 // --- big blocks ---
 
-// The cache's lock is held, and a block of the class is cached.
-void* from_cache(BigClass& owner, size_t bytes) noexcept {
-  void* block = owner.free;
-  owner.free = link_of(block, bytes);
-  --owner.cached;
-  owner.idle = std::min(owner.idle, owner.cached);
-  cached_bytes -= bytes;
+void* allocate_big(size_t bytes) noexcept {
+  if (!take_footprint(bytes)) return nullptr;
+  void* block = arena.allocate(bytes);
+  if (block == nullptr) {
+    give_up_footprint(bytes);
+    return nullptr;
+  }
+  big_blocks.fetch_add(1, std::memory_order_relaxed);
+  big_bytes.fetch_add(bytes, std::memory_order_relaxed);
+  allocated_bytes.fetch_add(bytes, std::memory_order_relaxed);
   return block;
 }
 
-// The same, for a block that goes back to the system.
-Free* evict_one(BigClass& owner, size_t bytes, Free* evicted) noexcept {
-  void* block = from_cache(owner, bytes);
-  GEMEL_UNPOISON(block, sizeof(Free));
-  return new (block) Free{evicted, bytes};
+// Gives idle memory back if it is time to look for it.
+void give_idle_back() noexcept {
+  const uint64_t all = held.load(std::memory_order_relaxed) + arena.cached();
+  if (allocated_bytes.load(std::memory_order_relaxed) / kLooksAfter < all) return;
+  allocated_bytes.store(0, std::memory_order_relaxed);
+  const uint64_t idle = std::min<uint64_t>(arena.idle(), all - std::min(all, kLittleBytes));
+  if (idle > 0) arena.shrink(std::max<uint64_t>(arena.cached(), idle + 1) - idle);
+  arena.forget_idle();
 }
 
-void* allocate_big(BigClass& owner, size_t bytes) noexcept {
-  if (!take_footprint(bytes)) return nullptr;
-  {
-    Guard guard(cache_lock);
-    ++owner.allocations;
-    ++owner.in_use;
-    allocated_bytes += bytes;
-    if (owner.free != nullptr) return from_cache(owner, bytes);
-  }
-  void* block = pages::map(bytes, bytes >= pages::kHugeBytes ? pages::kHugeBytes : kAlignment);
-  if (block != nullptr) return block;
+void release_big(void* block, size_t bytes) noexcept {
   give_up_footprint(bytes);
-  Guard guard(cache_lock);
-  --owner.allocations;
-  --owner.in_use;
-  return nullptr;
-}
-
-// The cache's lock is held. Takes blocks out of the cache until at most `most` bytes are left;
-// returns them chained in front of `evicted`.
-Free* evict(uint64_t most, Free* evicted) noexcept {
-  for (int step = 0; cached_bytes > most && step < kClasses; ++step) {
-    eviction_class = (eviction_class + 1) % kClasses;
-    const size_t bytes = class_bytes(eviction_class);
-    BigClass& owner = big_classes[eviction_class];
-    while (owner.free != nullptr && cached_bytes > most) evicted = evict_one(owner, bytes, evicted);
-  }
-  return evicted;
-}
-
-// The cache's lock is held. Looks for idle blocks if it is time to, and takes them out.
-Free* evict_idle(Free* evicted) noexcept {
-  const auto all = [] { return held.load(std::memory_order_relaxed) + cached_bytes; };
-  if (allocated_bytes / kLooksAfter < all()) return evicted;
-  allocated_bytes = 0;
-  for (int index = kSmallClasses; index < kClasses; ++index) {
-    BigClass& owner = big_classes[index];
-    for (uint64_t left = owner.idle; left > 0 && all() > kLittleBytes; --left) {
-      evicted = evict_one(owner, class_bytes(index), evicted);
-    }
-    owner.idle = owner.cached;
-  }
-  return evicted;
-}
-
-void release_big(void* block, BigClass& owner, size_t bytes) noexcept {
-  give_up_footprint(bytes);
+  big_bytes.fetch_sub(bytes, std::memory_order_relaxed);
+  arena.release(block, bytes);
   const uint64_t most = most_cached();
-  Free* evicted = nullptr;
-  {
-    Guard guard(cache_lock);
-    --owner.in_use;
-    if (bytes <= most) {
-      evicted = evict(most - bytes, nullptr);
-      link_of(block, bytes) = owner.free;
-      owner.free = block;
-      ++owner.cached;
-      cached_bytes += bytes;
-      evicted = evict_idle(evicted);
-    } else {
-      GEMEL_UNPOISON(block, sizeof(Free));
-      evicted = new (block) Free{nullptr, bytes};
-    }
-  }
-  discard(evicted);
+  if (arena.cached() > most) arena.shrink(most);
+  give_idle_back();
 }
 
 // Of a block in use, only the requested bytes may be touched; of a free block only the link.
@@ -390,41 +327,46 @@ void open_block(void* block, size_t bytes, size_t asked) noexcept {
   GEMEL_UNPOISON(block, asked);
 }
 
-void close_block(void* block, size_t bytes) noexcept {
+void close_block(void* block, size_t bytes, bool small) noexcept {
   GEMEL_POISON(block, bytes);
-  GEMEL_UNPOISON(static_cast<char*>(block) + bytes - sizeof(void*), sizeof(void*));
+  if (small) {
+    GEMEL_UNPOISON(static_cast<char*>(block) + bytes - sizeof(void*), sizeof(void*));
+  }
 }
 
-void* take(int index, size_t rounded) noexcept {
-  return index < kSmallClasses ? allocate_small(pools[index], rounded)
-                               : allocate_big(big_classes[index], rounded);
+// The bytes of a block: those of its size class, or whole pages.
+constexpr size_t rounded(size_t bytes) noexcept {
+  if (bytes <= kSmallBytes) return class_bytes(class_of(bytes));
+  return (bytes + kPageBytes - 1) / kPageBytes * kPageBytes;
+}
+
+void* take(size_t bytes) noexcept {
+  if (bytes > kSmallBytes) return allocate_big(rounded(bytes));
+  return allocate_small(pools[class_of(bytes)], rounded(bytes));
 }
 
 }  // namespace
 
 void* allocate(size_t bytes) noexcept {
   if (bytes > kMostBytes) return nullptr;
-  const int index = class_of(bytes);
-  const size_t rounded = class_bytes(index);
-  void* block = take(index, rounded);
+  void* block = take(bytes);
   if (block == nullptr) [[unlikely]] {  // the memory in the caches may be enough
     trim();
-    block = take(index, rounded);
+    block = take(bytes);
     if (block == nullptr) return nullptr;
   }
-  open_block(block, rounded, bytes);
+  open_block(block, rounded(bytes), bytes);
   return block;
 }
 
 void release(void* block, size_t bytes) noexcept {
   if (block == nullptr) return;
-  const int index = class_of(bytes);
-  const size_t rounded = class_bytes(index);
-  close_block(block, rounded);
-  if (index < kSmallClasses) {
-    release_small(block, pools[index], rounded);
+  const bool small = bytes <= kSmallBytes;
+  close_block(block, rounded(bytes), small);
+  if (small) {
+    release_small(block, pools[class_of(bytes)], rounded(bytes));
   } else {
-    release_big(block, big_classes[index], rounded);
+    release_big(block, rounded(bytes));
   }
 }
 
@@ -433,13 +375,10 @@ Statistics statistics() noexcept {
   for (int index = 0; index < kSmallClasses; ++index) {
     count(pools[index], class_bytes(index), result);
   }
-  Guard guard(cache_lock);
-  for (int index = kSmallClasses; index < kClasses; ++index) {
-    result.allocations += big_classes[index].allocations;
-    result.bytes_in_use += big_classes[index].in_use * class_bytes(index);
-  }
+  result.allocations += big_blocks.load(std::memory_order_relaxed);
+  result.bytes_in_use += big_bytes.load(std::memory_order_relaxed);
   result.peak_bytes = peak.load(std::memory_order_relaxed);
-  result.bytes_cached = cached_bytes;
+  result.bytes_cached = arena.cached();
   return result;
 }
 
@@ -449,35 +388,33 @@ void reset_peak() noexcept { peak.store(held.load(std::memory_order_relaxed)); }
 
 void trim() noexcept {
   for (Pool& pool : pools) leave_empty_slab(pool);
-  Free* evicted = nullptr;
+  Free* slabs = nullptr;
   {
-    Guard guard(cache_lock);
+    Guard guard(spare_lock);
     give_up_footprint(spares * kSlabBytes);
     spares = 0;
-    evicted = evict(0, std::exchange(spare_slabs, nullptr));
+    slabs = std::exchange(spare_slabs, nullptr);
   }
-  discard(evicted);
+  discard(slabs);
+  arena.shrink(0);
 }
 
 void set_cache_limit(size_t bytes) noexcept {
   cache_limit.store(std::max<size_t>(bytes, 1), std::memory_order_relaxed);
-  Free* evicted = nullptr;
-  {
-    Guard guard(cache_lock);
-    evicted = evict(bytes, nullptr);
-  }
-  discard(evicted);
+  arena.shrink(std::max<size_t>(bytes, 1));
 }
 
 void set_limit(size_t bytes) noexcept { limit.store(bytes, std::memory_order_relaxed); }
 
 void lock_for_fork() noexcept {
   for (Pool& pool : pools) pool.lock.lock();
-  cache_lock.lock();
+  spare_lock.lock();
+  arena.lock().lock();
 }
 
 void unlock_after_fork() noexcept {
-  cache_lock.unlock();
+  arena.lock().unlock();
+  spare_lock.unlock();
   for (Pool& pool : pools) pool.lock.unlock();
 }
 

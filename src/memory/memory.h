@@ -1,7 +1,8 @@
-// Pooled memory: 64-byte aligned blocks in size classes. Small blocks are cut from slabs, which can
-// serve any class. Empty slabs go back to the system, except for a few. Big blocks are cached up to
-// a bound, and as long as they are used from time to time. Nothing here throws. A block allocated
-// by one thread may be released by another.
+// Pooled memory: 64-byte aligned blocks. Small ones have size classes, and are cut from slabs,
+// which can serve any class. Empty slabs go back to the system, except for a few. Big blocks are
+// whole pages of an arena (arena.h). Its free memory is kept up to a bound, and as long as it is
+// used from time to time. Nothing here throws. A block allocated by one thread may be released by
+// another.
 
 #pragma once
 
@@ -14,10 +15,10 @@ constexpr size_t kAlignment = 64;
 
 struct Statistics {
   uint64_t allocations = 0;   // successful calls of allocate
-  uint64_t bytes_in_use = 0;  // as requested by callers, rounded up to the size class
+  uint64_t bytes_in_use = 0;  // as requested by callers, rounded up to the size class or to pages
   // The highest footprint so far; small blocks count with the slab they come from.
   uint64_t peak_bytes = 0;
-  uint64_t bytes_cached = 0;  // free big blocks, kept for the next allocation
+  uint64_t bytes_cached = 0;  // of free big blocks that take memory, for the next allocations
 };
 
 // Null when out of memory or over the limit. Zero bytes give a block too.
@@ -30,7 +31,7 @@ Statistics statistics() noexcept;
 uint64_t footprint() noexcept;  // bytes held now: big blocks in use, and all slabs
 void reset_peak() noexcept;
 
-// Gives cached big blocks and empty slabs back to the system.
+// Gives the memory of free big blocks and empty slabs back to the system.
 void trim() noexcept;
 
 // Bounds the size of the cache of big blocks (default: 1 GiB, but at most an eighth of the memory

@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <cstdlib>
 
-#if !defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#else
 #include <sys/mman.h>
 #endif
 
@@ -17,7 +19,14 @@ void* map(size_t bytes, size_t alignment) noexcept {
   return posix_memalign(&block, alignment, bytes) == 0 ? block : nullptr;
 }
 
-void unmap(void* block, size_t) noexcept { std::free(block); }
+void unmap(void* block, size_t bytes) noexcept {
+  ASAN_UNPOISON_MEMORY_REGION(block, bytes);
+  std::free(block);
+}
+
+void give_back(void*, size_t) noexcept {}
+
+void request_huge(void*, size_t) noexcept {}
 
 #else
 
@@ -40,19 +49,6 @@ void* map_aligned(size_t bytes, size_t alignment) noexcept {
 
 HugePages huge_pages;
 
-// Requests huge pages for a block, and takes the first: it is needed in any case.
-[[maybe_unused]] void request_huge(void* block, size_t bytes) noexcept {
-#if defined(MADV_HUGEPAGE)
-  const size_t whole = bytes / kHugeBytes * kHugeBytes;
-  if (!huge_pages.are_wanted() || madvise(block, whole, MADV_HUGEPAGE) != 0) return;
-  const auto begin = std::chrono::steady_clock::now();
-  *static_cast<volatile char*>(block) = 0;
-  if (!huge_pages.is_fast(std::chrono::steady_clock::now() - begin)) {
-    madvise(block, whole, MADV_NOHUGEPAGE);
-  }
-#endif
-}
-
 }  // namespace
 
 void* map(size_t bytes, size_t alignment) noexcept {
@@ -63,9 +59,25 @@ void* map(size_t bytes, size_t alignment) noexcept {
     munmap(block, bytes);
     block = map_aligned(bytes, alignment);
   }
-  if (block != nullptr && bytes >= kHugeBytes) request_huge(block, bytes);
   return block;
 }
+
+void request_huge([[maybe_unused]] void* block, [[maybe_unused]] size_t bytes) noexcept {
+#if defined(MADV_HUGEPAGE)
+  const size_t before = -reinterpret_cast<uintptr_t>(block) & (kHugeBytes - 1);
+  if (bytes < before + kHugeBytes || !huge_pages.are_wanted()) return;
+  char* const begin = static_cast<char*>(block) + before;
+  const size_t whole = (bytes - before) / kHugeBytes * kHugeBytes;
+  if (madvise(begin, whole, MADV_HUGEPAGE) != 0) return;
+  const auto start = std::chrono::steady_clock::now();
+  *static_cast<volatile char*>(begin) = 0;
+  if (!huge_pages.is_fast(std::chrono::steady_clock::now() - start)) {
+    madvise(begin, whole, MADV_NOHUGEPAGE);
+  }
+#endif
+}
+
+void give_back(void* block, size_t bytes) noexcept { madvise(block, bytes, MADV_DONTNEED); }
 
 void unmap(void* block, size_t bytes) noexcept {
   if (munmap(block, bytes) == 0) return;

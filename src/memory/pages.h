@@ -31,11 +31,18 @@ class HugePages {
   std::atomic<int> left_{0};  // blocks without huge pages
 };
 
-// Returns zeroed memory at a multiple of `alignment` (a power of two), with huge pages requested
-// where they fit. Null when there is no memory.
+// Returns memory at a multiple of `alignment` (a power of two), of which only pages that are
+// touched take any. Null when there is no memory.
 void* map(size_t bytes, size_t alignment) noexcept;
 
 // `bytes` must be the number given to map().
 void unmap(void* block, size_t bytes) noexcept;
+
+// Requests huge pages where they fit into a block whose content is not needed, and touches the
+// first.
+void request_huge(void* block, size_t bytes) noexcept;
+
+// Whole pages of mapped memory lose their content, and take no memory until they are touched.
+void give_back(void* block, size_t bytes) noexcept;
 
 }  // namespace gemel::pages

@@ -199,6 +199,48 @@ void idle_blocks_go_back() {
   memory::trim();
 }
 
+void free_memory_is_joined_and_divided() {
+  constexpr size_t kBytes = 1 << 20;
+  const auto cached = [] { return memory::statistics().bytes_cached; };
+  memory::trim();
+  std::vector<Block> alive;
+  for (int index = 0; index < 64; ++index) alive.emplace_back(kBytes, 1);
+  const uint64_t resident = resident_bytes();
+  std::mt19937 random(5);
+  std::shuffle(alive.begin(), alive.end(), random);
+  alive.clear();
+  check(cached() == 64 * kBytes, "released blocks are cached");
+  Block whole(64 * kBytes, 2);
+  check(cached() == 0 && whole.sound(), "a large block takes the place of small ones");
+  whole = Block();
+  for (int index = 0; index < 128; ++index) alive.emplace_back(kBytes / 2, 3);
+  check(cached() == 0, "small blocks take the place of a large one");
+  if (!kSanitized) {
+    check(resident_bytes() < resident + kReserveBytes, "neither needs more memory");
+  }
+  alive.clear();
+  memory::trim();
+}
+
+void other_sizes_need_little_more_memory() {
+  memory::trim();
+  memory::reset_peak();
+  const uint64_t held = memory::footprint();
+  std::mt19937 random(6);
+  uint64_t kept = 0;
+  for (int phase = 0; phase < 20; ++phase) {  // of a program, each with sizes of its own
+    const size_t bytes = 50'000 + random() % 8'000'000;
+    std::vector<Block> alive(kSanitized ? 10 : 100'000'000 / bytes);
+    for (size_t step = 0; step < 10 * alive.size(); ++step) {
+      alive[random() % alive.size()] = Block(bytes + random() % (bytes / 2), 1);
+    }
+    kept = std::max(kept, memory::footprint() + memory::statistics().bytes_cached - held);
+  }
+  const uint64_t used = memory::statistics().peak_bytes - held;
+  check(kept < used + used / 2 + kReserveBytes, "sizes that are no longer needed keep no memory");
+  memory::trim();
+}
+
 // --- no memory ---
 
 void impossible_sizes_are_refused() {
@@ -437,6 +479,8 @@ int main() {
   one_live_block_keeps_one_slab();
   big_blocks_are_cached_up_to_a_bound();
   idle_blocks_go_back();
+  free_memory_is_joined_and_divided();
+  other_sizes_need_little_more_memory();
   impossible_sizes_are_refused();
   the_limit_holds();
   the_system_may_refuse();
