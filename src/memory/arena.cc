@@ -32,6 +32,7 @@ struct Page {
   uint32_t previous;
 };
 
+constexpr uint32_t kLargePages = 1024;
 constexpr int kProbes = 8;  // spans of a bin that may be too small
 
 constexpr size_t round_up(size_t bytes, size_t unit) noexcept {
@@ -112,6 +113,16 @@ struct Region {
     }
   }
 
+  // How many pages of a span lie before the end of the last one that takes memory.
+  uint32_t touched(uint32_t first, uint32_t count) const noexcept {
+    for (uint64_t eight = 0; count >= 8; count -= 8) {
+      std::memcpy(&eight, resident + first + count - 8, 8);
+      if (eight != 0) break;
+    }
+    while (count > 0 && resident[first + count - 1] == 0) --count;
+    return count;
+  }
+
   uint32_t residents(uint32_t first, uint32_t count) const noexcept {
     return static_cast<uint32_t>(std::count(resident + first, resident + first + count, 1));
   }
@@ -159,13 +170,21 @@ void Arena::count_cached(int64_t pages) noexcept {
   if (now < idle()) idle_.store(now, std::memory_order_relaxed);
 }
 
-// The lock is held. Makes a block of the front of a free span.
-void* Arena::carve(Region& region, uint32_t first, uint32_t pages) noexcept {
-  const uint32_t whole = region.table[first].pages;
-  region.remove(first);
-  if (whole > pages) region.insert(first + pages, whole - pages);
-  region.mark(first, pages, false);
-  return region.base + first * kPageBytes;
+// The lock is held. Makes a block of the front of a free span. A large one is made of the end of
+// what takes memory there, or if that is too small of the end of the span: so what is large stays
+// together when small blocks between them live longer. Returns its first page.
+uint32_t Arena::carve(Region& region, uint32_t span, uint32_t pages) noexcept {
+  const uint32_t whole = region.table[span].pages;
+  uint32_t before = 0;
+  if (pages >= kLargePages) {
+    const uint32_t touched = region.touched(span, whole);
+    before = (touched >= pages ? touched : whole) - pages;
+  }
+  region.remove(span);
+  if (before > 0) region.insert(span, before);
+  if (whole > before + pages) region.insert(span + before + pages, whole - before - pages);
+  region.mark(span + before, pages, false);
+  return span + before;
 }
 
 void* Arena::allocate(size_t bytes) noexcept {
@@ -185,10 +204,11 @@ void* Arena::allocate(size_t bytes) noexcept {
       if (region == nullptr) return nullptr;
       found = 1;
     }
-    block = static_cast<char*>(carve(*region, found - 1, pages));
-    const uint32_t resident = region->residents(found - 1, pages);
+    const uint32_t first = carve(*region, found - 1, pages);
+    block = region->base + first * kPageBytes;
+    const uint32_t resident = region->residents(first, pages);
     fresh = pages - resident;
-    std::memset(region->resident + found - 1, 1, pages);
+    std::memset(region->resident + first, 1, pages);
     count_cached(-static_cast<int64_t>(resident));
   }
   if (fresh * kPageBytes >= pages::kHugeBytes) pages::request_huge(block, bytes);
@@ -222,8 +242,7 @@ size_t Arena::take_out(size_t most) noexcept {
         for (uint32_t next = region->heads[bin]; next != 0; next = region->table[next - 1].next) {
           first = next - 1;
           const uint32_t whole = region->table[first].pages;
-          uint32_t end = first + whole;
-          while (end > first && region->resident[end - 1] == 0) --end;
+          const uint32_t end = first + region->touched(first, whole);
           if (end == first) continue;
           count = std::min(wanted, end - first);
           region->remove(first);

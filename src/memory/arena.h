@@ -41,7 +41,7 @@ class Arena {
 
   Region* region_of(const void* block) const noexcept;
   Region* add_region(size_t bytes) noexcept;
-  void* carve(Region& region, uint32_t first, uint32_t pages) noexcept;
+  static uint32_t carve(Region& region, uint32_t span, uint32_t pages) noexcept;
   void count_cached(int64_t pages) noexcept;
   size_t take_out(size_t most) noexcept;
   void drop_empty_regions() noexcept;
