@@ -5,11 +5,12 @@ from __future__ import annotations
 import gc
 from typing import Any
 
+import numpy
 import pytest
 from programs import TIMES, run
 
 import gemel
-from gemel import _core, gluon, np, npx
+from gemel import _core, autograd, gluon, np, npx
 
 kept_by_sanitizers = pytest.mark.unsanitized("sanitizers keep freed memory to tell who uses it")
 
@@ -188,3 +189,26 @@ _core.trace_stop()
 """
     )
     assert found["grown"] < 4, found
+
+
+def test_first_gradients_lay_out_no_windows() -> None:
+    """A convolution's gradient is compiled at once: its operations, one by one, would store all
+    windows of the picture, 80 times its size. Others forget what they no longer need."""
+    x = np.ones((2, 8, 64, 64))
+    weight = np.ones((4, 8, 9, 9))
+    for each in (x, weight):
+        each.attach_grad()
+    with autograd.record():
+        y = npx.convolution(x, weight, kernel=(9, 9), pad=(4, 4), num_filter=4, no_bias=True)
+        y = npx.leaky_relu(y, act_type="gelu")
+    npx.waitall()
+    _core.reset_peak()
+    before = _core.counters()["bytes_in_use"]
+    y.backward()
+    npx.waitall()
+    assert _core.counters()["peak_bytes"] - before < 12 * x.nbytes
+    inside = numpy.zeros((64,))
+    inside[:] = 9
+    inside[:4], inside[-4:] = range(5, 9), range(8, 4, -1)
+    places = numpy.outer(inside, inside)  # windows that read a place; gelu's slope is 1 here
+    numpy.testing.assert_allclose(x.grad[0, 0].asnumpy(), 4 * places, rtol=1e-5)
