@@ -239,7 +239,8 @@ def test_a_network_s_gradients(seed: int) -> None:
 
 @pytest.mark.parametrize("layer", [rnn.LSTM, rnn.RNN, rnn.GRU])
 def test_recurrent_layers_whose_steps_are_one_product(layer: type[rnn.LSTM]) -> None:
-    """Recorded or not, imperative or hybridized: a few roundings differ."""
+    """Imperative or hybridized, the bits are the same (0144). Recorded or not, a few roundings
+    differ, and none of a GRU, whose steps need both products."""
     np.random.seed(3)
     net = layer(32, input_size=32)
     net.initialize()
@@ -250,8 +251,9 @@ def test_recurrent_layers_whose_steps_are_one_product(layer: type[rnn.LSTM]) -> 
         found.append(net(x).asnumpy())
         with autograd.record():
             found.append(net(x).asnumpy())
-    assert (found[0] == found[1]).all() and (found[0] == found[3]).all()
-    numpy.testing.assert_allclose(found[2], found[0], rtol=0, atol=1e-5 * abs(found[0]).max())
+    assert (found[0] == found[2]).all() and (found[1] == found[3]).all()
+    tolerance = 0 if layer is rnn.GRU else 1e-5
+    numpy.testing.assert_allclose(found[1], found[0], rtol=0, atol=tolerance * abs(found[0]).max())
 
 
 @pytest.mark.parametrize(
