@@ -235,7 +235,7 @@ size_t Arena::take_out(size_t most) noexcept {
   {
     Guard guard(lock_);
     if (cached() <= most) return 0;
-    const auto wanted = static_cast<uint32_t>((cached() - most) / kPageBytes);
+    const auto wanted = static_cast<uint32_t>(round_up(cached() - most, kPageBytes) / kPageBytes);
     for (size_t index = count_; index-- > 0 && count == 0;) {
       region = regions_[index];
       for (int bin = kBins; bin-- > 0 && count == 0;) {
@@ -274,6 +274,7 @@ void Arena::drop_empty_regions() noexcept {
       continue;
     }
     const size_t bytes = region->pages * kPageBytes;
+    count_cached(-static_cast<int64_t>(region->residents(0, region->pages)));
     mapped_ -= bytes;
     pages::unmap(region->base, bytes);
     pages::unmap(region, Region::table_bytes(region->pages));

@@ -175,6 +175,22 @@ void big_blocks_are_cached_up_to_a_bound() {
   memory::set_cache_limit(size_t{1} << 30);
 }
 
+void any_bound_of_the_cache_will_do() {
+  constexpr size_t kBytes = 1 << 17;
+  for (const size_t bound : {size_t{1}, size_t{4095}, size_t{4097}, 3 * kBytes + 1}) {
+    memory::set_cache_limit(bound);
+    std::vector<Block> alive;
+    for (int index = 0; index < 40; ++index) {
+      alive.emplace_back(kBytes + 1000 * index, static_cast<unsigned char>(index));
+      if (index % 3 == 2) alive.erase(alive.begin());
+    }
+    check(memory::statistics().bytes_cached <= bound, "the cache is not larger than its limit");
+    for (const Block& block : alive) check(block.sound(), "blocks keep their content meanwhile");
+  }
+  memory::set_cache_limit(size_t{1} << 30);
+  memory::trim();
+}
+
 void idle_blocks_go_back() {
   constexpr size_t kBytes = 1 << 20;
   const auto cached = [] { return memory::statistics().bytes_cached; };
@@ -478,6 +494,7 @@ int main() {
   slabs_serve_any_class();
   one_live_block_keeps_one_slab();
   big_blocks_are_cached_up_to_a_bound();
+  any_bound_of_the_cache_will_do();
   idle_blocks_go_back();
   free_memory_is_joined_and_divided();
   other_sizes_need_little_more_memory();
