@@ -390,7 +390,7 @@ def test_methods_that_write_do_so_in_programs(function: Callable[[Any], Any]) ->
 
 
 MEMORY = ["strides", "flags", "base", "offset", "version", "tobytes", "tofile", "wait_to_read"]
-GRADIENT = ["attach_grad", "backward", "drop_grad", "grad", "zero_grad"]
+GRADIENT = ["backward", "drop_grad", "grad", "zero_grad"]
 
 
 @pytest.mark.parametrize("name", MEMORY + GRADIENT)

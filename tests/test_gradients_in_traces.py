@@ -10,7 +10,7 @@ import pytest
 
 import gemel
 from gemel import autograd, gluon, np, npx
-from gemel.errors import GradientError, NotInTraceError, ShapeError, TraceError
+from gemel.errors import GradientError, NotInTraceError, ShapeError, TraceError, UnknownNameError
 from gemel.gluon import nn
 
 
@@ -64,6 +64,24 @@ def penalty(x: Any, w: Any) -> Any:
         return y + (g * g).sum()
 
 
+def penalty_between(x: Any, w: Any) -> Any:
+    """Of a mixture that is a variable only inside, as in Wasserstein GANs with a penalty."""
+    with autograd.record():
+        mixed = 0.25 * x + 0.75 * w * x
+        mixed.attach_grad()
+        score = (np.tanh(mixed) * w).sum()
+        g = autograd.grad(score, mixed, create_graph=True)
+        return (np.sqrt((g * g).sum()) - 1) ** 2 + score
+
+
+def of_a_constant_that_becomes_a_variable(x: Any, w: Any) -> Any:
+    y = x * 2
+    y.attach_grad()
+    with autograd.record():
+        z = (y * y * w).sum()
+        return autograd.grad(z, y, create_graph=True).sum() + z
+
+
 def third(x: Any, w: Any) -> Any:
     with autograd.record():
         y = (x**4 * w).sum()
@@ -97,9 +115,11 @@ FUNCTIONS = [
     of_another_variable,
     total,
     penalty,
+    penalty_between,
+    of_a_constant_that_becomes_a_variable,
     third,
 ]
-TOTALS = [total, penalty, third]
+TOTALS = [total, penalty, penalty_between, third]
 
 
 def variables() -> tuple[Any, Any]:
@@ -192,6 +212,11 @@ def test_a_penalty_trains_a_hybridized_block_as_it_does_imperatively() -> None:
 
 def test_wrong_use_says_what_is_wrong() -> None:
     x, _ = variables()
+
+    with pytest.raises(UnknownNameError, match="grad_req in a hybridized function"):
+        gemel.compile(lambda x: (x * 2).attach_grad("null"))(x)
+    with pytest.raises(GradientError, match="attach_grad: int64"):
+        gemel.compile(lambda x: x.astype("int64").attach_grad())(x)
 
     def unrecorded(x: Any) -> Any:
         return autograd.grad((x * x).sum(), x)

@@ -86,7 +86,7 @@ class CompiledStep:
         words = self._words()
         if self._last is None or self._last.words != words or not self._last.holds():
             if not all(p._arrays for p in self._trainer._params if p.grad_req != "null"):
-                with autograd.pause(train_mode=False):
+                with autograd.record(train_mode=False):  # it may take gradients itself
                     called(self._function, arguments)  # creates parameters of unknown shape
             self._last = self._found()
         return self._last

@@ -1,11 +1,15 @@
-"""Attributes that arrays have and symbols lack: the error says why, and what to do instead."""
+"""Attributes that arrays have and symbols lack: the error says why, and what to do instead.
+
+`attach_grad` is no such attribute: symbols have it, for the sake of functions that also run on
+arrays.
+"""
 
 from __future__ import annotations
 
 from typing import Any, NoReturn
 
 from gemel import _core
-from gemel.errors import NotInTraceError
+from gemel.errors import GradientError, NotInTraceError, unknown_name
 
 MEMORY = (
     "is of an array in memory, which a symbol stands for only when the program runs; "
@@ -59,11 +63,24 @@ class InMemory:
     version = Unavailable(MEMORY)
     wait_to_read = Unavailable(MEMORY)
 
-    attach_grad = Unavailable(GRADIENT)
     backward = Unavailable(STEP)
     drop_grad = Unavailable(GRADIENT)
     grad = Unavailable(GRADIENT)
     zero_grad = Unavailable(GRADIENT)
+
+    spec: Any
+
+    def attach_grad(self, grad_req: str = "write", stype: str | None = None) -> None:
+        """Do nothing: any floating value in a trace may be a variable of `autograd.grad`.
+
+        Gradients also flow on through it, as they do through an array computed while recording.
+        """
+        if grad_req not in ("write", "add"):
+            raise unknown_name("grad_req in a hybridized function", grad_req, ("write", "add"))
+        if not self.spec.dtype.is_inexact:
+            raise GradientError(
+                f"attach_grad: {self.spec} does not have a floating dtype; use astype('float32')"
+            )
 
 
 def name_symbol(error: AttributeError) -> None:
