@@ -123,6 +123,16 @@ struct Region {
     return count;
   }
 
+  // The first page of a free span of which some takes memory, plus 1; large spans come first.
+  uint32_t touched_span() const noexcept {
+    for (int bin = kBins; bin-- > 0;) {
+      for (uint32_t next = heads[bin]; next != 0; next = table[next - 1].next) {
+        if (touched(next - 1, table[next - 1].pages) > 0) return next;
+      }
+    }
+    return 0;
+  }
+
   uint32_t residents(uint32_t first, uint32_t count) const noexcept {
     return static_cast<uint32_t>(std::count(resident + first, resident + first + count, 1));
   }
@@ -235,26 +245,21 @@ size_t Arena::take_out(size_t most) noexcept {
   {
     Guard guard(lock_);
     if (cached() <= most) return 0;
-    const auto wanted = static_cast<uint32_t>(round_up(cached() - most, kPageBytes) / kPageBytes);
-    for (size_t index = count_; index-- > 0 && count == 0;) {
+    uint32_t span = 0;
+    for (size_t index = count_; index-- > 0 && span == 0;) {
       region = regions_[index];
-      for (int bin = kBins; bin-- > 0 && count == 0;) {
-        for (uint32_t next = region->heads[bin]; next != 0; next = region->table[next - 1].next) {
-          first = next - 1;
-          const uint32_t whole = region->table[first].pages;
-          const uint32_t end = first + region->touched(first, whole);
-          if (end == first) continue;
-          count = std::min(wanted, end - first);
-          region->remove(first);
-          if (first + whole > end) region->insert(end, first + whole - end);
-          if (end - first > count) region->insert(first, end - first - count);
-          first = end - count;
-          region->mark(first, count, false);
-          break;
-        }
-      }
+      span = region->touched_span();
     }
-    if (count == 0) return 0;
+    if (span == 0) return 0;
+    const uint32_t whole = region->table[--span].pages;
+    const uint32_t touched = region->touched(span, whole);
+    const auto wanted = static_cast<uint32_t>(round_up(cached() - most, kPageBytes) / kPageBytes);
+    count = std::min(wanted, touched);
+    first = span + touched - count;
+    region->remove(span);
+    if (first > span) region->insert(span, first - span);
+    if (whole > touched) region->insert(span + touched, whole - touched);
+    region->mark(first, count, false);
     count_cached(-static_cast<int64_t>(region->residents(first, count)));
     std::memset(region->resident + first, 0, count);
   }

@@ -106,7 +106,6 @@ bool take_footprint(size_t bytes) noexcept {
 void discard(Free* slabs) noexcept {
   while (slabs != nullptr) {
     Free* next = slabs->next;
-    GEMEL_UNPOISON(slabs, kSlabBytes);
     pages::unmap(slabs, kSlabBytes);
     slabs = next;
   }
