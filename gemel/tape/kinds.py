@@ -25,6 +25,7 @@ from gemel.ir.text import call_text
 from gemel.ir.trace import Trace
 from gemel.ops.elementwise import full
 from gemel.passes.gradient import like, rule
+from gemel.passes.sizes import bytes_of
 from gemel.process.urgent import urgent
 from gemel.runtime.backend import Backend, backend_for
 from gemel.runtime.files import digest
@@ -345,12 +346,8 @@ def _listed(graph: Graph) -> tuple[list[Operation], list[Any], list[int]]:
 def _spreads(graph: Graph) -> bool:
     """Whether a result inside of a graph is larger than all its inputs and outputs together."""
     inside = {e for node in graph.walk() if node.op is not None for e in node.entries}
-    largest = max((_bytes(entry) for entry in inside.difference(graph.outputs)), default=0)
-    return largest >= SPREAD_BYTES and largest > sum(map(_bytes, (*graph.inputs, *graph.outputs)))
-
-
-def _bytes(entry: Entry) -> int:
-    return 0 if entry.spec.weak else entry.spec.size * entry.spec.dtype.itemsize
+    largest = max((bytes_of(entry) for entry in inside.difference(graph.outputs)), default=0)
+    return largest >= SPREAD_BYTES and largest > sum(map(bytes_of, (*graph.inputs, *graph.outputs)))
 
 
 __all__ = ["Kind", "Port", "Pullback", "kind_of_call", "kind_of_specs", "without_updates"]
