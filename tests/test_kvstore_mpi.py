@@ -283,7 +283,8 @@ def test_a_killed_worker_ends_the_job(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
 def test_a_launcher_that_is_told_to_end_ends_its_workers(number, tmp_path):
     program = tmp_path / "program.py"
-    program.write_text("import os, time\nprint(os.getpid(), flush=True)\ntime.sleep(600)\n")
+    # One write for each line: `print` makes two where Python does not buffer, and theirs mix.
+    program.write_text("import os, time\nos.write(1, b'%d\\n' % os.getpid())\ntime.sleep(600)\n")
     command = [sys.executable, "-m", "gemel", "launch", "-n", "2", str(program)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as job:
         workers = [int(job.stdout.readline()) for _ in range(2)]
