@@ -40,6 +40,33 @@ class Call:
     freed: bool
     def __init__(self, kind: Any, sources: tuple[Any, ...]) -> None: ...
 
+def calls_before(heads: list[Any]) -> list[Any]:
+    """The calls that sources depend on, each after those before it; equal for equal steps."""
+
+def leading(
+    calls: list[Any], sources: list[tuple[Any, ...]], ends: list[Any], /
+) -> list[tuple[bool, ...]]:
+    """For each call and each of its sources, whether a gradient there leads to one of the ends."""
+
+def step_words(
+    calls: list[Any],
+    sources: list[tuple[Any, ...]],
+    masks: list[tuple[bool, ...]],
+    ends: list[Any],
+    heads: list[Any],
+    /,
+) -> bytes:
+    """What steps with the same gradient graph share: kinds, connections and layouts."""
+
+def saved_arrays(calls: list[Any], wanted: list[tuple[int, tuple[Any, ...]]], /) -> list[Array]:
+    """What calls have saved for these (position, ports), transposed to the order in memory.
+
+    Raises `GradientError` if it was overwritten.
+    """
+
+def turned(array: Array, /) -> tuple[int, ...] | None:
+    """The order of axes that makes a transposed array dense; None if it is dense or has none."""
+
 def set_call_class(type: Any) -> Any:
     """The class of calls the core puts on the tape; the previous one."""
 

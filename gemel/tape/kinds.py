@@ -258,6 +258,11 @@ class Pullback:
         self._hoisted = tuple(slots[entry] for entry in read)
         return list(read)
 
+    @property
+    def takes_numbers(self) -> bool:
+        """Whether `graph` takes numbers."""
+        return bool(self._hoisted)
+
     def numbers(self, call: Any) -> list[Any]:
         """The numbers `graph` takes, computed from the numbers the call was given."""
         if not self._hoisted:

@@ -11,10 +11,12 @@ When a view is read, it gets its own source, a recorded slice of the whole.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Any
 
 from gemel import _core
+from gemel.dtype import DType
 from gemel.errors import GradientError
 from gemel.ir.above import above
 from gemel.ir.interpret import spec_of
@@ -25,7 +27,7 @@ from gemel.ops.indexing import assign, gather
 from gemel.ops.shape import broadcast_to, reshape
 from gemel.spec import Spec
 from gemel.tape.kinds import Kind, Port, kind_of_call, kind_of_specs
-from gemel.tape.views import Apply, Region, positions, repeats, window
+from gemel.tape.views import Region, positions, repeats, window
 
 
 class Leaf:
@@ -181,15 +183,46 @@ class ViewCall(Call):
         """It holds nothing to release."""
 
 
-def _follow(make: type[Call]) -> Apply:
-    """A function that records an operation on (source, spec) pairs without running it."""
+#: Calls one after another: each a kind, and the positions of its inputs in the list of all sources
+#: so far, which begins with those that are given. The last one is the result.
+_Calls = tuple[tuple[Kind, tuple[int, ...]], ...]
+
+
+def _listed(through: Callable[..., Any], specs: tuple[Spec, ...], *given: Any) -> _Calls:
+    """The calls by which a function of a `Window` leads from sources of these specs to another."""
+    calls: list[tuple[Kind, tuple[int, ...]]] = []
 
     def apply(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
-        specs = tuple(spec for _, spec in inputs)
-        kind: Kind = kind_of_specs(op, specs, op.complete(parameters))
-        return (make(kind, tuple(source for source, _ in inputs)), 0), kind.outputs[0]
+        kind = kind_of_specs(op, tuple(spec for _, spec in inputs), op.complete(parameters))
+        calls.append((kind, tuple(position for position, _ in inputs)))
+        return len(specs) + len(calls) - 1, kind.outputs[0]
 
-    return apply
+    through(*enumerate(specs), *given, apply)
+    return tuple(calls)
+
+
+@lru_cache(4096)
+def _taking(base: Region, view: Region, dtype: DType) -> _Calls | None:
+    """The calls that lead from a base to its view; None if the view has to be gathered."""
+    seen = window(base, view)
+    return None if seen is None else _listed(seen[0].take, (Spec(base[0], dtype),))
+
+
+@lru_cache(4096)
+def _putting(base: Region, view: Region, dtype: DType) -> _Calls | None:
+    """The calls that lead from a base and what is written into its view to the new base."""
+    seen = window(base, view)
+    if seen is None:
+        return None
+    return _listed(seen[0].put, (Spec(base[0], dtype), Spec(view[0], dtype)), seen[1])
+
+
+def _follow(make: type[Call], calls: _Calls, *sources: Any) -> Any:
+    """Record calls without running them. Returns the source of the last one's result."""
+    found = list(sources)
+    for kind, inputs in calls:
+        found.append((make(kind, tuple([found[position] for position in inputs])), 0))
+    return found[-1]
 
 
 # --- sources of contents --------------------------------------------------------------------
@@ -205,12 +238,18 @@ def source_of(value: Any) -> Any:
     if not getattr(value, "_is_tracked", False):
         return None
     history = value._history
+    source = _whole_source(history)
+    return source if value._is_base or _is_over(source) else _view_source(history, value)
+
+
+def _whole_source(history: Any) -> Any:
+    """The source of the whole contents."""
     source = history.source
     if _is_over(source) and history.variable is not None:
         # A variable overwritten during a step becomes a variable again once the step is freed.
         source = history.source = history.variable
         history.views = None
-    return source if value._is_base or _is_over(source) else _view_source(history, value)
+    return source
 
 
 def current_source(value: Any) -> Any:
@@ -239,8 +278,8 @@ def _view_source(history: Any, value: Any) -> Any:
     found = views.get(region)
     if found is not None:
         return found
-    seen = window(history.base, region)
-    if seen is None:
+    calls = _taking(history.base, region, value.dtype)
+    if calls is None:
         if isinstance(history.source, Leaf) and repeats(history.base):
             # Which of the equal elements a view shows cannot be told.
             raise GradientError(
@@ -252,8 +291,7 @@ def _view_source(history: Any, value: Any) -> Any:
     if len(views) >= VIEWS:
         oldest, *_ = views  # atomic: another thread may change the dictionary
         views.pop(oldest, None)
-    spec = Spec(history.base[0], value.dtype)
-    found = views[region] = seen[0].take((history.source, spec), _follow(ViewCall))[0]
+    found = views[region] = _follow(ViewCall, calls, history.source)
     return found
 
 
@@ -264,8 +302,8 @@ def _flat(history: Any, view: Any) -> Any:
     """
     base = _base_of(view)
     flat = reshape(recording(False, copy, base), shape=(-1,))
-    whole = history.source, Spec(base.shape, base.dtype)
-    flat._track(_follow(ViewCall)(reshape, (whole,), {"shape": (-1,)})[0])
+    kind = kind_of_specs(reshape, (spec_of(base),), {"shape": (-1,)})
+    flat._track((ViewCall(kind, (history.source,)), 0))
     return flat
 
 
@@ -364,20 +402,20 @@ def _comes_from(target: Any, value: Any, source: Any) -> None:
     """Set the source of `target` to that of `value`, which is about to be written into it."""
     history = target._history
     region = _region_of(target)
-    before = current_source(_base_of(target))
-    spec, part = Spec(history.base[0], target.dtype), Spec(target.shape, target.dtype)
+    before = None if _is_over(whole := _whole_source(history)) else whole
     if target._is_base and source is None and history.variable is not None:
         # A recorded call instead of None, so that the array is a variable again when it is freed.
         key = tuple(("slice", 0, n, 1) for n in target.shape)
-        source = _follow(Call)(assign, ((before, spec), (None, part)), {"key": key})[0]
+        kind = kind_of_specs(assign, (spec_of(target),) * 2, {"key": key})
+        source = Call(kind, (before, None)), 0
     if target._is_base:
         target._track(source)
         return
-    seen = window(history.base, region)
-    if seen is None:
+    calls = _putting(history.base, region, target.dtype)
+    if calls is None:
         new = source_of(recording(True, _base_with, target, value))
     else:
-        new = seen[0].put((before, spec), (source, part), seen[1], _follow(Call))[0]
+        new = _follow(Call, calls, before, source)
     history.source = new
     history.views = None if source is None else {region: source}
 

@@ -23,7 +23,7 @@ def into_gradients(step: Step, targets: Sequence[Target | Leaf]) -> None:
     leaves = [target.leaf for target in targets if target.leaf is not None]
     plan = None if step.has_functions else plan_for_step(step, targets, in_place=True)
     if plan is not None:
-        found = plan.run([*(leaf.gradient for leaf in leaves), *plan.arguments(step)])
+        found = plan.plan(*[leaf.gradient for leaf in leaves], *plan.arguments(step))
         for position, blocks in plan.blocks(found):
             leaves[position].blocks = leaves[position].state, blocks
         return
@@ -48,7 +48,7 @@ def fresh(
         None if create_graph or step.has_functions else plan_for_step(step, targets, in_place=False)
     )
     if plan is not None:
-        return list(plan.run(plan.arguments(step)))
+        return list(plan.plan(*plan.arguments(step)))
     return recording(create_graph, _apart, step, targets, devices, create_graph)  # type: ignore[no-any-return]
 
 
@@ -157,7 +157,7 @@ def _by_plan(
     arguments = plan.arguments(part) if plan is not None else []
     if plan is None or len({a.device for a in arguments if isinstance(a, _core.Array)}) > 1:
         return False  # consecutive calls may be on different devices
-    for target, g in zip(targets.values(), plan.run(arguments), strict=True):
+    for target, g in zip(targets.values(), plan.plan(*arguments), strict=True):
         if isinstance(target.source, tuple) and id(target.source[0]) in inside:
             arrived[target.key] = g  # includes what had arrived before, as that was a head
         else:

@@ -19,6 +19,7 @@ from array import array
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from gemel import _core
 from gemel.ir.graph import Graph, placeholder
 from gemel.ir.trace import Trace
 from gemel.process.urgent import urgent
@@ -27,9 +28,9 @@ from gemel.runtime.chain import Chain
 from gemel.runtime.files import digest
 from gemel.runtime.plans import plan_of
 from gemel.tape.clock_cache import ClockCache
-from gemel.tape.kinds import Pullback
+from gemel.tape.kinds import Port, Pullback
 from gemel.tape.recording import Leaf
-from gemel.tape.steps import Step, Target, in_memory_order
+from gemel.tape.steps import Step, Target
 
 
 class StepPlan:
@@ -40,25 +41,20 @@ class StepPlan:
         #: How many backward passes of this structure ran call by call.
         self.times = 0
         self.plan: Any = None
-        #: The plan takes input `order[i]` of the gradient graph as its argument i.
-        self.order: list[int] = []
         #: (target, number of row blocks) of each gradient the plan also returns in blocks.
         self.early: list[tuple[int, int]] = []
-        #: The calls whose saved arrays the gradient graph reads: (position in the step, pullback).
-        self.reads: list[tuple[int, Pullback]] = []
+        #: The saved arrays that the gradient graph reads: (position of the call, ports).
+        self.arrays: list[tuple[int, tuple[Port, ...]]] = []
+        #: The calls from whose numbers it computes some: (position of the call, pullback).
+        self.numbers: list[tuple[int, Pullback]] = []
 
     def arguments(self, step: Step) -> list[Any]:
-        """The arrays and numbers of a step with this structure that its gradient graph takes."""
+        """What the plan takes of a step with this structure: arrays, then numbers."""
         found = [head.gradient for head in step.heads if head.gradient is not None]
-        for position, pullback in self.reads:
-            call = step.calls[position]
-            found += map(in_memory_order, call.arrays(pullback.arrays))
-            found += pullback.numbers(call)
+        found += _core.saved_arrays(step.calls, self.arrays)
+        for position, pullback in self.numbers:
+            found += pullback.numbers(step.calls[position])
         return found
-
-    def run(self, values: list[Any]) -> Any:
-        """Call the plan with the inputs of the gradient graph."""
-        return self.plan(*[values[position] for position in self.order])
 
     def blocks(self, found: Sequence[Any]) -> Iterator[tuple[int, Sequence[Any]]]:
         """For each gradient computed in row blocks: its target and its blocks, from the results."""
@@ -167,24 +163,24 @@ def _compile(
 ) -> None:
     """Give `found` the plan of the step's gradient graph."""
     with Trace():
-        inputs, results, found.reads = step.graph(targets, wanted)
+        inputs, results, reads = step.graph(targets, wanted)
         places = [placeholder(target.spec) for target in targets] if in_place else []
         updates = []
         for position, (target, place) in enumerate(zip(targets, places, strict=False)):
             adds = target.leaf is not None and target.leaf.request == "add"
             updates.append((position, place + results[position] if adds else results[position]))
-    graph = Graph((*places, *inputs), () if in_place else results, updates, "backward")
-    # Targets come first among the arrays, so updates keep their positions.
-    found.order = sorted(range(len(graph.inputs)), key=lambda i: graph.inputs[i].spec.weak)
-    ordered = [graph.inputs[position] for position in found.order]
-    order = Graph(ordered, graph.outputs, graph.updates, "backward")
-    random = any(node.op is not None and node.op.random for node in order.walk())
+    found.arrays = [(position, each.arrays) for position, each in reads if each.arrays]
+    found.numbers = [(position, each) for position, each in reads if each.takes_numbers]
+    # As `arguments` gives them. Targets come first, so that updates have their positions.
+    ordered = (*places, *sorted(inputs, key=lambda entry: entry.spec.weak))
+    graph = Graph(ordered, () if in_place else results, updates, "backward")
+    random = any(node.op is not None and node.op.random for node in graph.walk())
     # If a gradient fails, the old one of the previous batch must not be used in its place.
     if pieces is not None and not random:
-        found.plan = Chain(order, backend, atomic=False, blocks=pieces)
+        found.plan = Chain(graph, backend, atomic=False, blocks=pieces)
         found.early = found.plan.early
     else:
-        found.plan = plan_of(order, backend, atomic=False)
+        found.plan = plan_of(graph, backend, atomic=False)
 
 
 __all__ = ["StepPlan", "plan_for_step", "worth_compiling"]

@@ -16,7 +16,6 @@ from gemel import _core
 from gemel.errors import GradientError
 from gemel.ir.graph import Entry, inline, placeholder
 from gemel.ir.interpret import spec_of
-from gemel.ir.layout import dense_strides
 from gemel.ops.elementwise import full
 from gemel.ops.shape import transpose
 from gemel.runtime.files import digest
@@ -24,7 +23,7 @@ from gemel.spec import Spec
 from gemel.tape.function import FunctionCall
 from gemel.tape.kinds import Pullback
 from gemel.tape.recording import Leaf, key_of, source_of
-from gemel.tape.views import descending, inverse
+from gemel.tape.views import inverse
 
 
 class Target:
@@ -78,7 +77,7 @@ class Step:
         for head, g in zip(heads, grads, strict=True):
             g = None if g is None else g.astype(head.dtype, copy=False)
             found.append(Head(source_of(head), spec_of(head), g, head.device))
-        return cls(found, _reached([head.source for head in found]))
+        return cls(found, _core.calls_before([head.source for head in found]))
 
     def _follow(self) -> None:
         """Drop calls and sources that matter only to outputs the heads do not depend on."""
@@ -105,7 +104,7 @@ class Step:
         if len(devices) < 2 or self.has_functions:
             return [self]
         groups = [[head for head in self.heads if head.device is device] for device in devices]
-        return [Step(heads, _reached([head.source for head in heads])) for heads in groups]
+        return [Step(heads, _core.calls_before([h.source for h in heads])) for heads in groups]
 
     def targets(self) -> list[Target | Leaf]:
         """The variables that the step depends on."""
@@ -123,15 +122,7 @@ class Step:
 
     def wanted(self, targets: Sequence[Target | Leaf]) -> list[tuple[bool, ...]]:
         """For each call and each input, whether the input's gradient leads to a target."""
-        ends = {target.key for target in targets}
-        leading: set[int] = set()
-        found = []
-        for call, sources in zip(self.calls, self.sources, strict=True):
-            mask = tuple([_leads(source, leading, ends) for source in sources])
-            if True in mask:
-                leading.add(id(call))
-            found.append(mask)
-        return found
+        return _core.leading(self.calls, self.sources, [target.source for target in targets])
 
     def free(self) -> None:
         """Release what the calls of this step saved."""
@@ -142,26 +133,14 @@ class Step:
 
     def structure(self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]) -> bytes:
         """A digest that two steps share if they have the same gradient graph."""
-        places: dict[Any, int] = {target.key: -3 - i for i, target in enumerate(targets)}
-        # If a target is the output of a call, the key includes which output it is.
-        marked = any(isinstance(target.source, tuple) for target in targets)
-        words = [len(targets), marked]
+        words = [len(targets), len(self.heads)]
         for target in targets:
             words += target.words
-        for position, (call, mask) in enumerate(zip(self.calls, wanted, strict=True)):
-            words.append(call.kind.number)
-            for source, want in zip(self.sources[position], mask, strict=True):
-                words.append(_word(source, places) if want else -1 if source is None else -2)
-            if marked:
-                count = len(call.kind.outputs)
-                words += [places.get((id(call), index), -1) for index in range(count)]
-            for index, saved in enumerate(call.values):
-                if isinstance(saved, _core.Saved) and not saved.array._is_contiguous:
-                    words += (-1, index, *(turned(saved.array) or ()))
-            places[id(call)] = position
         for head in self.heads:
-            words += (_word(head.source, places), head.gradient is None, *_words(head.spec))
-        return digest(array("q", words).tobytes())
+            words += (head.gradient is None, *_words(head.spec))
+        ends, heads = [target.source for target in targets], [head.source for head in self.heads]
+        walked = _core.step_words(self.calls, self.sources, wanted, ends, heads)
+        return digest(array("q", words).tobytes() + walked)
 
     def graph(
         self, targets: Sequence[Target | Leaf], wanted: list[tuple[bool, ...]]
@@ -183,7 +162,7 @@ class Step:
         for position, call, gs, pullback in backwards(self.calls, wanted, arrived):
             reads.append((position, pullback))
             given = pullback.graph.inputs[len(gs) :]
-            orders = [turned(call.kept(port).array) for port in pullback.arrays]
+            orders = [_core.turned(call.kept(port).array) for port in pullback.arrays]
             own = [_lying(entry.spec, order) for entry, order in zip_longest(given, orders)]
             inputs += own
             pairs = zip_longest(own, orders)
@@ -197,40 +176,11 @@ class Step:
         return inputs, [arrived[target.key] for target in targets], reads
 
 
-def turned(array: Any) -> tuple[int, ...] | None:
-    """The order of axes that makes a transposed array dense; None if it is dense or has none."""
-    if array._is_contiguous:
-        return None
-    strides = array._element_strides
-    order = descending(strides)
-    lying = tuple(array.shape[axis] for axis in order)
-    dense = tuple(strides[axis] for axis in order) == dense_strides(lying)
-    return order if dense else None
-
-
 def _lying(spec: Spec, order: tuple[int, ...] | None) -> Entry:
-    """A placeholder for what `in_memory_order` gives of an array with this spec and order."""
+    """A placeholder for an array with this spec in the order of its memory."""
     if order is None:
         return placeholder(spec)
     return placeholder(Spec((spec.shape[axis] for axis in order), spec.dtype))
-
-
-def in_memory_order(array: Any) -> Any:
-    """The array; if it is a transposed dense one (`turned`), that dense one."""
-    order = turned(array)
-    if order is None:
-        return array
-    shape, strides = array.shape, array._element_strides
-    return array._as_strided(
-        tuple(shape[axis] for axis in order), tuple(strides[axis] for axis in order), array.offset
-    )
-
-
-def _word(source: Any, places: dict[Any, int]) -> int:
-    if isinstance(source, tuple):
-        found = places.get(id(source[0]))
-        return places.get(key_of(source), -1) if found is None else found << 16 | source[1]
-    return places.get(source.key, -1)
 
 
 def _ask(asked: dict[int, int], source: Any) -> None:
@@ -242,13 +192,6 @@ def _ask(asked: dict[int, int], source: Any) -> None:
 
 def _words(spec: Spec) -> tuple[int, ...]:
     return spec.dtype.code, spec.ndim, *spec.shape
-
-
-def _leads(source: Any, leading: set[int], ends: set[Any]) -> bool:
-    """Whether a gradient that arrives at a source reaches one of the ends."""
-    if isinstance(source, tuple):
-        return id(source[0]) in leading or (id(source[0]), source[1]) in ends
-    return id(source) in ends
 
 
 def backwards(
@@ -267,27 +210,6 @@ def backwards(
         if True in present:
             pullback = call.kind.pullback(present, mask, create_graph)
             yield position, call, [g for g in gs if g is not None], pullback
-
-
-def _reached(sources: list[Any]) -> list[Any]:
-    """The calls that sources depend on, in topological order.
-
-    The order depends only on the connections, so that equal steps have equal orders.
-    """
-    order: list[Any] = []
-    seen: set[int] = set()
-    stack = [(source[0], False) for source in reversed(sources) if isinstance(source, tuple)]
-    while stack:
-        call, ready = stack.pop()
-        if ready:
-            order.append(call)
-            continue
-        if id(call) in seen:
-            continue
-        seen.add(id(call))
-        stack.append((call, True))
-        stack += [(s[0], False) for s in reversed(call.sources) if isinstance(s, tuple)]
-    return order
 
 
 def arrive(arrived: dict[Any, Any], source: Any, g: Any) -> None:

@@ -25,6 +25,7 @@
 #include "python/origins.h"
 #include "python/plan_type.h"
 #include "python/process.h"
+#include "python/steps.h"
 #include "python/tape.h"
 #include "python/trace_python.h"
 #include "python/waits.h"
@@ -477,9 +478,9 @@ NB_MODULE(_core_parts, module) {
     }
   });
   if (!make_array_type(module.ptr()) || !make_history_type(module.ptr()) ||
-      !make_tape_types(module.ptr()) || !make_op_type(module.ptr()) ||
-      !make_plan_type(module.ptr()) || !make_call_site_type(module.ptr()) ||
-      !install_exit_hooks()) {
+      !make_tape_types(module.ptr()) || !add_step_functions(module.ptr()) ||
+      !make_op_type(module.ptr()) || !make_plan_type(module.ptr()) ||
+      !make_call_site_type(module.ptr()) || !install_exit_hooks()) {
     throw nb::python_error();
   }
   install_fork_hooks();

@@ -5,17 +5,16 @@
 #include <memory>
 
 namespace gemel {
+
+PyTypeObject* saved_type = nullptr;
+PyTypeObject* call_type = nullptr;
+
 namespace {
 
 constexpr size_t kMostRecorded = 8192;
 
-PyTypeObject* saved_type = nullptr;
-PyTypeObject* call_type = nullptr;
 PyTypeObject* call_class = nullptr;   // a class derived from Call in Python
 PyObject* source_function = nullptr;  // from an array to where its contents come from
-
-Saved* as_saved(PyObject* object) { return reinterpret_cast<Saved*>(object); }
-Call* as_call(PyObject* object) { return reinterpret_cast<Call*>(object); }
 
 // --- what is kept ---
 

@@ -30,6 +30,14 @@ struct Call {
   bool freed;
 };
 
+extern PyTypeObject* saved_type;
+extern PyTypeObject* call_type;
+
+inline Saved* as_saved(PyObject* object) { return reinterpret_cast<Saved*>(object); }
+inline Call* as_call(PyObject* object) { return reinterpret_cast<Call*>(object); }
+inline bool is_saved(PyObject* object) { return Py_TYPE(object) == saved_type; }
+inline bool is_call(PyObject* object) { return PyObject_TypeCheck(object, call_type) != 0; }
+
 // Records the call in the same way as an earlier one with the same key; false when there is none.
 // `wanted`: which inputs are tracked.
 bool record_like_before(Words key, const Arguments& arguments, uint64_t wanted, PyObject* result);
