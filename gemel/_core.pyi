@@ -64,6 +64,16 @@ def saved_arrays(calls: list[Any], wanted: list[tuple[int, tuple[Any, ...]]], /)
     Raises `GradientError` if it was overwritten.
     """
 
+def saved_of(call: Call, ports: tuple[Any, ...], /) -> list[Array] | None:
+    """What a call has saved for some ports; None if that is missing or was overwritten."""
+
+def run_operations(operations: tuple[Any, ...], values: list[Any], /) -> None:
+    """Run operations one after another; their results are added to the list of values.
+
+    Each is (function, names of parameters, their values, positions of its inputs in the list,
+    positions of values that nobody reads after it, which become None).
+    """
+
 def turned(array: Array, /) -> tuple[int, ...] | None:
     """The order of axes that makes a transposed array dense; None if it is dense or has none."""
 

@@ -256,7 +256,7 @@ def test_alternating_structures_are_compiled_gradually() -> None:
     step_plans._plans.clear()
     step_plans._families.clear()
     lengths = range(60, 100)
-    found = lengths_by_turns(lengths, 11, 1.01)
+    found = lengths_by_turns(lengths, step_plans.RUNS + 1, 1.01)
     calls, run = sum(lengths), 0
     assert found[0] == 0
     run = 2 * calls

@@ -189,13 +189,11 @@ def kind_of_specs(op: Op, inputs: tuple[Spec, ...], parameters: dict[str, Any]) 
 
 
 class Operation(NamedTuple):
-    """One operation of a pullback. `inputs` are positions in the list of all its values so far, and
-    `over` those of values that no later operation reads."""
+    """An operation on numbers. `inputs` are positions in the list of all values so far."""
 
     op: Op
     parameters: dict[str, Any]
     inputs: tuple[int, ...]
-    over: tuple[int, ...] = ()
 
 
 #: A pullback is compiled if one of its operations has a result of so many bytes that has more than
@@ -269,22 +267,15 @@ class Pullback:
             return []
         given = (call.kept(("input", index)) for index in self._numbers)
         values = [*given, *self._constant_numbers]
-        for op, parameters, inputs, _ in self._arithmetic:
+        for op, parameters, inputs in self._arithmetic:
             values += _computed(op, parameters, [values[i] for i in inputs])
         return [values[slot] for slot in self._hoisted]
 
     def run(self, values: list[Any]) -> list[Any]:
         """The outputs of `graph` for these inputs, operation by operation."""
-        values = [*values, *self._constants]
-        for op, parameters, inputs, over in self._steps:
-            found = op(*[values[i] for i in inputs], **parameters)
-            if isinstance(found, (tuple, list)):
-                values += found
-            else:
-                values.append(found)
-            for slot in over:
-                values[slot] = None
-        return [values[slot] for slot in self._results]
+        found = [*values, *self._constants]
+        _core.run_operations(self._steps, found)
+        return [found[slot] for slot in self._results]
 
     def compiled(self, values: list[Any]) -> Sequence[Any]:
         """The same by a plan."""
@@ -323,7 +314,13 @@ def _substituted(
     return Graph((*arrays, *numbers.values()), outputs, name="backward")
 
 
-def _listed(graph: Graph) -> tuple[list[Operation], list[Any], list[int]]:
+#: What `_core.run_operations` takes.
+_Operations = tuple[
+    "tuple[Op, tuple[str, ...], tuple[Any, ...], tuple[int, ...], tuple[int, ...]]", ...
+]
+
+
+def _listed(graph: Graph) -> tuple[_Operations, list[Any], list[int]]:
     """A graph's operations and constants as lists, and the positions of its outputs."""
     nodes = graph.walk()
     slots = {entry: position for position, entry in enumerate(graph.inputs)}
@@ -336,16 +333,22 @@ def _listed(graph: Graph) -> tuple[list[Operation], list[Any], list[int]]:
     for node in nodes:
         if node.op is not None:
             inputs = tuple(slots[entry] for entry in node.inputs)
-            steps.append(Operation(node.op, node.params, inputs))
+            steps.append((node.op, tuple(node.params), tuple(node.params.values()), inputs))
             for entry in node.entries:
                 slots[entry] = len(slots)
     results = [slots[entry] for entry in graph.outputs]
+    return _with_ends(steps, results), constants, results
+
+
+def _with_ends(steps: list[tuple[Any, ...]], results: list[int]) -> _Operations:
+    """Operations, each with the positions of the values that it is the last to read."""
     read = set(results)
-    for place in range(len(steps) - 1, -1, -1):
-        over = set(steps[place].inputs) - read
+    found: list[Any] = []
+    for step in reversed(steps):
+        over = set(step[3]) - read
         read |= over
-        steps[place] = steps[place]._replace(over=tuple(over))
-    return steps, constants, results
+        found.append((*step, tuple(over)))
+    return tuple(reversed(found))
 
 
 def _spreads(graph: Graph) -> bool:

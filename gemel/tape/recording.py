@@ -125,14 +125,17 @@ class Call(_core.Call):
 
     def arrays(self, ports: tuple[Port, ...]) -> list[Any]:
         """Saved arrays. Raises `GradientError` if one has been overwritten."""
-        kept = self.values if ports == self.reads else tuple(map(self.kept, ports))
-        found = [saved.array for saved in kept]
-        for array, saved in zip(found, kept, strict=True):
-            if array.version != saved.version:
+        intact = _core.saved_of(self, ports)
+        if intact is not None:
+            return intact
+        found = []
+        for saved in map(self.kept, ports):
+            found.append(saved.array)
+            if saved.array.version != saved.version:
                 raise GradientError(
-                    f"backward: an array of {self.kind.name} ({spec_of(array)}) was overwritten "
-                    "in place outside of the recording, after it was used and before backward; "
-                    "write to a new array instead"
+                    f"backward: an array of {self.kind.name} ({spec_of(saved.array)}) was "
+                    "overwritten in place outside of the recording, after it was used and before "
+                    "backward; write to a new array instead"
                 )
         return found
 

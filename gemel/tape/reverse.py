@@ -8,6 +8,7 @@ with ``create_graph=True``, where the operations of the backward pass are record
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 from gemel import _core
@@ -121,18 +122,20 @@ def _one_by_one(
     arrived: dict[Any, Any],
     create_graph: bool,
 ) -> None:
-    for _, call, gs, pullback in backwards(calls, wanted, arrived, create_graph):
-        kept = map(call.tracked, pullback.arrays) if create_graph else call.arrays(pullback.arrays)
-        values = [*gs, *kept]
-        values += pullback.numbers(call)
-        run = pullback.compiled if pullback.spreads and not create_graph else pullback.run
-        with gs[0].device:
-            found = run(values)
-        for index, g in zip(pullback.targets, found, strict=True):
-            arrive(arrived, call.sources[index], g)
-        for index in range(len(call.kind.outputs)):
-            if (id(call), index) not in ends:
-                arrived.pop((id(call), index), None)
+    device = None
+    with ExitStack() as stack:
+        for _, call, gs, pullback in backwards(calls, wanted, arrived, create_graph):
+            if gs[0].device is not device:
+                device = stack.enter_context(gs[0].device)
+            ports = pullback.arrays
+            kept = map(call.tracked, ports) if create_graph else call.arrays(ports)
+            run = pullback.compiled if pullback.spreads and not create_graph else pullback.run
+            found = run([*gs, *kept, *pullback.numbers(call)])
+            for index, g in zip(pullback.targets, found, strict=True):
+                arrive(arrived, call.sources[index], g)
+            for index in range(len(call.kind.outputs)):
+                if (id(call), index) not in ends:
+                    arrived.pop((id(call), index), None)
 
 
 def _by_plan(

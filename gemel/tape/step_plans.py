@@ -86,8 +86,8 @@ class Family:
 
 #: A family may compile this many calls, however little has run.
 AT_ONCE = 500
-#: Compiling a call takes as long as running it and its gradient some 5 to 10 times.
-RUNS = 10
+#: Compiling a call takes as long as running its gradient some 40 times.
+RUNS = 40
 
 _plans = ClockCache(512)
 _families = ClockCache(512)

@@ -205,17 +205,28 @@ def backwards(
         call, mask = calls[position], wanted[position]
         if True not in mask:
             continue
-        gs = [arrived.get((id(call), index)) for index in range(len(call.kind.outputs))]
-        present = tuple(g is not None for g in gs)
+        key = id(call)
+        if len(call.kind.outputs) == 1:  # most of them, and this is quicker
+            g = arrived.get((key, 0))
+            if g is not None:
+                yield position, call, [g], call.kind.pullback(ONE, mask, create_graph)
+            continue
+        found = [arrived.get((key, index)) for index in range(len(call.kind.outputs))]
+        present = tuple([g is not None for g in found])
         if True in present:
-            pullback = call.kind.pullback(present, mask, create_graph)
-            yield position, call, [g for g in gs if g is not None], pullback
+            gs = [g for g in found if g is not None]
+            yield position, call, gs, call.kind.pullback(present, mask, create_graph)
+
+
+#: Which gradients have arrived at a call with one output.
+ONE = (True,)
 
 
 def arrive(arrived: dict[Any, Any], source: Any, g: Any) -> None:
     """Add a gradient to those that have arrived at a source."""
     key = key_of(source)
-    arrived[key] = arrived[key] + g if key in arrived else g
+    before = arrived.get(key)
+    arrived[key] = g if before is None else before + g
 
 
 __all__ = ["Head", "Step", "Target", "arrive", "backwards"]

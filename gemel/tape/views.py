@@ -106,6 +106,10 @@ def window(base: Region, view: Region) -> tuple[Window, tuple[int, ...]] | None:
     if found is None:
         return None
     memory, refined, key, order = found
+    if memory is None and refined is None and key is not None:
+        sliced = _sliced(base, view, key, order)
+        if sliced is not None:
+            return Window(base[0], None, None, sliced, None, None, None), view[0]
     shape = tuple(n for n, _ in core)
     single = tuple(1 if s == 0 else n for n, s in zip(view[0], view[1], strict=True))
     return (
@@ -213,6 +217,23 @@ def _key(
         taken.append(axis)
     used = sorted(taken)
     return tuple(items), tuple(used.index(axis) for axis in taken)
+
+
+def _sliced(
+    base: Region, view: Region, key: tuple[Any, ...], order: tuple[int, ...]
+) -> tuple[Any, ...] | None:
+    """The key with slices in place of its integers, if that alone selects the view; else None.
+
+    A key has integers where the base or the view has one element along an axis.
+    """
+    if len(base[0]) != len(view[0]):
+        return None
+    kept = [axis for axis, item in enumerate(key) if item[0] == "slice"]
+    longer = [axis for axis, (n, s) in enumerate(zip(*view[:2], strict=True)) if n != 1 and s != 0]
+    whole = all(view[0][axis] == 1 for axis in range(len(key)) if axis not in kept)
+    if not whole or longer != kept or order != tuple(range(len(order))):
+        return None
+    return tuple([("slice", item[1], 1, 1) if item[0] == "int" else item for item in key])
 
 
 def _digits(axes: list[tuple[int, int]], offset: int) -> list[int] | None:

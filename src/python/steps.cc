@@ -232,19 +232,23 @@ PyObject* intact(PyObject* call, PyObject* port) {
   return nullptr;
 }
 
-void add_saved(PyObject* call, PyObject* ports, PyObject* list) {
-  const Py_ssize_t before = PyList_GET_SIZE(list);
+// What a call saved for some ports, as a list; null if Python has to find it, or to say what is
+// wrong.
+Reference saved_for(PyObject* call, PyObject* ports) {
+  Reference found = owned(PyList_New(PyTuple_GET_SIZE(ports)));
   for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(ports); ++i) {
     PyObject* array = intact(call, PyTuple_GET_ITEM(ports, i));
-    if (array == nullptr) {  // Python finds it, or says what is wrong
-      check(PyList_SetSlice(list, before, PyList_GET_SIZE(list), nullptr));
-      Reference found = call_method(call, "arrays", "(O)", ports);
-      for (Py_ssize_t j = 0; j < PyList_Size(found.get()); ++j)
-        check(PyList_Append(list, in_memory_order(PyList_GET_ITEM(found.get(), j)).get()));
-      return;
-    }
-    check(PyList_Append(list, in_memory_order(array).get()));
+    if (array == nullptr) return Reference();
+    PyList_SET_ITEM(found.get(), i, Py_NewRef(array));
   }
+  return found;
+}
+
+PyObject* saved_of(PyObject*, PyObject* arguments) {
+  PyObject *call, *ports;
+  if (!PyArg_ParseTuple(arguments, "O!O!", call_type, &call, &PyTuple_Type, &ports)) return nullptr;
+  Reference found = saved_for(call, ports);
+  return found ? found.take() : Py_NewRef(Py_None);
 }
 
 PyObject* saved_arrays(PyObject*, PyObject* arguments) {
@@ -259,9 +263,51 @@ PyObject* saved_arrays(PyObject*, PyObject* arguments) {
       return nullptr;
     PyObject* call = PyList_GetItem(calls, position);
     if (call == nullptr) return nullptr;
-    add_saved(call, ports, found.get());
+    Reference saved = saved_for(call, ports);
+    if (!saved) saved = call_method(call, "arrays", "(O)", ports);
+    for (Py_ssize_t j = 0; j < PyList_Size(saved.get()); ++j)
+      check(PyList_Append(found.get(), in_memory_order(PyList_GET_ITEM(saved.get(), j)).get()));
   }
   return found.take();
+}
+
+// Operations one after another. Each is a tuple: what to call, names and values of its parameters,
+// the positions of its inputs in `values`, and positions of what nobody reads after it.
+PyObject* run_operations(PyObject*, PyObject* arguments) {
+  PyObject *operations, *values;
+  if (!PyArg_ParseTuple(arguments, "O!O!", &PyTuple_Type, &operations, &PyList_Type, &values))
+    return nullptr;
+  std::vector<PyObject*> given;
+  for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(operations); ++i) {
+    PyObject *function, *names, *parameters, *inputs, *over;
+    if (!PyArg_ParseTuple(PyTuple_GET_ITEM(operations, i), "OO!O!O!O!", &function, &PyTuple_Type,
+                          &names, &PyTuple_Type, &parameters, &PyTuple_Type, &inputs, &PyTuple_Type,
+                          &over))
+      return nullptr;
+    const Py_ssize_t count = PyTuple_GET_SIZE(inputs);
+    given.clear();
+    for (Py_ssize_t j = 0; j < count; ++j) {
+      const Py_ssize_t position = number_of(PyTuple_GET_ITEM(inputs, j));
+      given.push_back(PyList_GetItem(values, position));
+      if (given.back() == nullptr) return nullptr;
+    }
+    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(parameters); ++j)
+      given.push_back(PyTuple_GET_ITEM(parameters, j));
+    const Reference found = owned(into_python([&] {
+      return PyObject_Vectorcall(function, given.data(), static_cast<size_t>(count), names);
+    }));
+    if (PyTuple_Check(found.get()) || PyList_Check(found.get())) {
+      const Py_ssize_t end = PyList_GET_SIZE(values);
+      check(PyList_SetSlice(values, end, end, found.get()));
+    } else {
+      check(PyList_Append(values, found.get()));
+    }
+    for (Py_ssize_t j = 0; j < PyTuple_GET_SIZE(over); ++j) {
+      const Py_ssize_t position = number_of(PyTuple_GET_ITEM(over, j));
+      check(PyList_SetItem(values, position, Py_NewRef(Py_None)));
+    }
+  }
+  return Py_NewRef(Py_None);
 }
 
 PyMethodDef functions[] = {
@@ -275,6 +321,10 @@ PyMethodDef functions[] = {
      "graph share."},
     {"saved_arrays", method<saved_arrays>(), METH_VARARGS,
      "saved_arrays(calls, wanted)\n--\n\nWhat calls saved, for pairs of a position and ports."},
+    {"saved_of", method<saved_of>(), METH_VARARGS,
+     "saved_of(call, ports)\n--\n\nWhat a call has saved, or None if something is missing."},
+    {"run_operations", method<run_operations>(), METH_VARARGS,
+     "run_operations(operations, values)\n--\n\nRuns operations, and adds results to the list."},
     {"turned", method<turned>(), METH_O,
      "turned(array)\n--\n\nThe order of axes that makes a transposed array dense, or None."},
     {nullptr, nullptr, 0, nullptr}};
