@@ -162,6 +162,8 @@ class Array:
         self, shape: Sequence[int], strides: Sequence[int], offset: int, dtype: int = ...
     ) -> Self:
         """A view of the same storage, unchecked; `offset` counts from the storage's start."""
+    def _place(self, chosen: Array, values: Array, /) -> bool:
+        """x[mask or positions] = values, if both are small, and nobody uses any; else False."""
     def __len__(self) -> int: ...
     def __iter__(self) -> Iterator[Any]: ...
     def __bool__(self) -> bool: ...
@@ -349,6 +351,8 @@ class Plan:
         """Issue the plan; `device` matters only without inputs. TypeError for other specs."""
     def bound(self, *inputs: Array) -> tuple[float, int]:
         """For arrays like these: estimated microseconds on one core, and bytes of workspace."""
+    def fits(self, *inputs: Array) -> bool:
+        """Whether it computes with arrays like these."""
 
 class Elementwise:
     """What `_kernel` returns: a loop kernel, the dtype codes of its results, its cost.
@@ -505,6 +509,9 @@ def training() -> bool:
 
 def set_training(value: bool, /) -> bool:
     """Set whether this thread trains; returns what it was."""
+
+def set_device(code: int, /) -> None:
+    """The device on which this thread makes new arrays."""
 
 def set_mixing(value: int, /) -> int:
     """Choose this thread's mixed precision by number, -1 the default; returns what it was."""

@@ -68,10 +68,12 @@ class Device:
 
     def __enter__(self) -> Device:
         _current.stack.append(self if self.code < CPU_COUNT else present(self))
+        _core.set_device(self.code)
         return self
 
     def __exit__(self, *error: object) -> None:
         _current.stack.pop()
+        _core.set_device(_current.stack[-1].code)
 
     @property
     def device_typeid(self) -> int:

@@ -55,7 +55,7 @@ class DType:
     def __eq__(self, other: object) -> bool:
         if self is other:
             return True
-        if isinstance(other, DType):
+        if other is None or isinstance(other, DType):
             return False
         try:
             return as_dtype(other) is self

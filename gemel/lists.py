@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gemel.dtype import DType, bool_
@@ -25,6 +25,10 @@ LETTERS = {
 }
 
 
+#: Python's own numbers without an imaginary part.
+REAL = {bool, int, float}
+
+
 def packed(value: Any, dtype: DType) -> tuple[Any, tuple[int, ...]]:
     """The numbers in C order in that dtype, and the shape.
 
@@ -33,10 +37,8 @@ def packed(value: Any, dtype: DType) -> tuple[Any, tuple[int, ...]]:
     """
     from array import array  # only programs that make arrays from lists import it
 
-    shape = _shape(value)
-    flat: list[Any] = []
-    _flatten(value, shape, 0, flat)
-    if not dtype.is_complex and any(isinstance(number, complex) for number in flat):
+    shape, flat = _flat(value)
+    if not dtype.is_complex and flat is not value and any(isinstance(n, complex) for n in flat):
         raise DTypeError(f"array: {dtype} cannot hold complex numbers; use their real parts")
     letter = LETTERS[dtype.real.name]
     if dtype.is_complex:  # the real part of each, then its imaginary part
@@ -87,6 +89,16 @@ def _shape(value: Any) -> tuple[int, ...]:
             break
         value = value[0]
     return tuple(shape)
+
+
+def _flat(value: Any) -> tuple[tuple[int, ...], Sequence[Any]]:
+    """The shape of nested lists, and their numbers; a list of real ones itself."""
+    if isinstance(value, (list, tuple)) and {*map(type, value)} <= REAL:
+        return (len(value),), value
+    shape = _shape(value)
+    flat: list[Any] = []
+    _flatten(value, shape, 0, flat)
+    return shape, flat
 
 
 def _flatten(value: Any, shape: tuple[int, ...], depth: int, out: list[Any]) -> None:

@@ -13,6 +13,7 @@ from gemel.dtype import (
     BY_NAME,
     DTYPES,
     as_dtype,
+    bool_,
     castable,
     check_held,
     is_large,
@@ -127,6 +128,8 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
             self._write(self, host.to_device(self.device))
             return
         assignment.check_assignment(self.shape, items, prepare.spec_of(value))
+        if len(items) == 1 and self._placed(items[0], value):
+            return
         arrays = [item for item in items if isinstance(item, ndarray)]
 
         def assign(*found: Any) -> None:
@@ -136,6 +139,15 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
                 target[tuple(next(indices) if isinstance(i, ndarray) else i for i in items)] = new
 
         callbacks.issue("assign", assign, [*arrays, value], (), (self,))
+
+    def _placed(self, chosen: Any, value: Any) -> bool:
+        """x[chosen] = value without NumPy, where that is possible; whether it was."""
+        if not isinstance(chosen, ndarray) or chosen.device is not self.device:
+            return False
+        if value.ndim == 0 and chosen.dtype is bool_ and chosen.shape == self.shape:
+            elementwise.where.into(self, chosen, value.astype(self.dtype, copy=False), self)
+            return True
+        return self._place(chosen, value)
 
     def _inplace(self, name: str, other: Any) -> Any:
         """x += y if the core cannot do it: on the tape, in a trace, or an error."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from functools import reduce
+from math import prod
 from typing import Any
 
 from gemel.dtype import DType, as_dtype, promote, promote_weak
@@ -74,6 +75,8 @@ def product(extents: Iterable[int]) -> int:
 
 def extents(name: str, shape: Any) -> tuple[int, ...]:
     """A shape given by the caller. Raises `ShapeError` if no array can have it."""
+    if is_plain(shape) and prod(shape) <= MOST_ELEMENTS and min(shape, default=1) > 0:
+        return shape  # type: ignore[no-any-return]
     whole_numbers(name, "shape", shape)
     known = [n for n in shape if type(n) is int]
     if any(n < 0 for n in known):
@@ -81,6 +84,15 @@ def extents(name: str, shape: Any) -> tuple[int, ...]:
     if product(n for n in known if n) > MOST_ELEMENTS:
         raise ShapeError(f"{name}: shape {list(shape)} has more elements than memory can address")
     return tuple(shape)
+
+
+def is_plain(shape: Any) -> bool:
+    """Whether it is a tuple of Python's integers, as most shapes are."""
+    return type(shape) is tuple and {*map(type, shape)} <= PLAIN
+
+
+#: The types of what a plain shape consists of.
+PLAIN = {int}
 
 
 def whole_numbers(name: str, kind: str, values: Any) -> None:

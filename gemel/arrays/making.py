@@ -104,8 +104,10 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
         return from_list(value, wanted, device)
     value = list(value) if isinstance(value, range) else value
     if isinstance(value, (list, tuple)):
-        leaves = list(lists.leaves(value))
-        if all(isinstance(leaf, NUMBER) for leaf in leaves):
+        # A row of numbers, as most lists are, needs no search for what else it may hold.
+        plain = {*map(type, value)} <= lists.REAL
+        leaves = list(value if plain else lists.leaves(value))
+        if plain or all(isinstance(leaf, NUMBER) for leaf in leaves):
             if dtype is not None:
                 return from_list(value, as_dtype(dtype), device)
             return _from_numbers(value, _list_dtype(leaves), device)

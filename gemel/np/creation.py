@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from functools import reduce
 from typing import Any
 
@@ -178,10 +179,7 @@ def zeros(
     shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
 ) -> Array:
     """An array of zeros."""
-    with as_device(device or ctx):
-        return filled(
-            0, shape=extents("zeros", listed(shape)), dtype=as_dtype(dtype or default_float())
-        )
+    return _of_one_number("zeros", 0, shape, dtype, device or ctx)
 
 
 @function(public="np")
@@ -189,10 +187,13 @@ def ones(
     shape: Any, dtype: Any = None, order: str = "C", device: Any = None, ctx: Any = None
 ) -> Array:
     """An array of ones."""
-    with as_device(device or ctx):
-        return filled(
-            1, shape=extents("ones", listed(shape)), dtype=as_dtype(dtype or default_float())
-        )
+    return _of_one_number("ones", 1, shape, dtype, device or ctx)
+
+
+def _of_one_number(name: str, number: int, shape: Any, dtype: Any, device: Any) -> Array:
+    settings = {"shape": extents(name, listed(shape)), "dtype": as_dtype(dtype or default_float())}
+    with as_device(device) if device is not None else nullcontext():
+        return filled(number, **settings)
 
 
 @function(public="np")

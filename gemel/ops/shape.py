@@ -23,6 +23,7 @@ from gemel.ops.targets import target_shape
 from gemel.spec import (
     Spec,
     extents,
+    is_plain,
     is_several,
     normalize_axes,
     normalize_axis,
@@ -34,6 +35,8 @@ from gemel.spec import (
 
 def listed(shape: Any) -> tuple[int, ...]:
     """A shape that may be given as one number."""
+    if is_plain(shape):
+        return shape  # type: ignore[no-any-return]
     return static(tuple(shape) if is_several(shape) else (shape,))  # type: ignore[no-any-return]
 
 

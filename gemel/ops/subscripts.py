@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gemel import _core
+from gemel.dtype import int32, int64
 from gemel.errors import ArrayIndexError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
@@ -25,12 +26,17 @@ from gemel.ops.points import points
 from gemel.ops.shape import expand_dims, transpose
 from gemel.spec import Spec, broadcast
 
+#: The usual dtypes of positions.
+POSITIONS = (int32, int64)
+
 
 @named
 def getitem(x: Any, key: Any) -> Any:
     """x[key] for every kind of key: basic, integer arrays, boolean masks."""
     if is_basic(key):
         return basic_index(x, key=canonical(x.shape, key))
+    if _are_rows(x, key):
+        return gather(x, key, axis=0)
     items = list(key) if isinstance(key, tuple) else [key]
     if current_trace() is not None:
         items = [known_mask(item) for item in items]
@@ -48,6 +54,13 @@ def getitem(x: Any, key: Any) -> Any:
             return boolean_index(x, items[0])
         x, items = _masks_as_positions(x, items)
     return _advanced(x, items)
+
+
+def _are_rows(x: Any, key: Any) -> bool:
+    """Whether x[key] selects rows by their positions, outside of traces: the most frequent key."""
+    if not (isinstance(key, _core.Array) and isinstance(x, _core.Array)) or _core.capturing():
+        return False
+    return key.dtype in POSITIONS and x.ndim > 0 and key.device is x.device
 
 
 def known_mask(item: Any) -> Any:

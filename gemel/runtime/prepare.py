@@ -11,8 +11,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gemel import _core
-from gemel.device import current_device, from_code
-from gemel.dtype import check_held, default_float
+from gemel.device import from_code
 from gemel.errors import CallError, DeviceError, NoKernelError, name_call
 from gemel.extent import NUMBER
 from gemel.ir.above import above
@@ -26,6 +25,7 @@ from gemel.ir.text import call_text
 from gemel.ir.trace import own
 from gemel.runtime import callback
 from gemel.runtime.backend import Backend, backend_for, backend_of
+from gemel.runtime.creation import create, creation
 from gemel.runtime.plans import ELEMENTWISE, Prepared, cached, making, plan_for
 from gemel.runtime.relay import by_numpy, core_step
 from gemel.spec import Spec, extents
@@ -75,9 +75,13 @@ def elementwise_kernel(
 def prepare(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> Any:
     """The plan for calls on such arrays and numbers, also of other sizes.
 
-    For an operation without a kernel: what NumPy does for these sizes. None leaves it to `run`.
+    For an operation without a kernel: what NumPy does for these sizes. For a call without arrays
+    see `creation`. None leaves it to `run`.
     """
     specs = tuple(spec_of(value) for value in inputs)
+    if all(isinstance(value, NUMBER) for value in inputs):
+        by_parts = isinstance(op, Composite) and _one_by_one(op, specs)
+        return None if op.dynamic or by_parts else creation(op, inputs, specs, parameters)
     if op.dynamic:
         op.check_complex(specs)
         return waiting(op, specs, parameters), None
@@ -149,10 +153,6 @@ def single_plan(
 
 # --- calls the core leaves to Python --------------------------------------------------------
 
-_creations: dict[Any, Any] = {}
-#: How many plans of calls without arrays are kept; one more clears them.
-CREATIONS = 1024
-
 
 def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[Any, ...]:
     """A call with other arguments than arrays, or without a kernel: creation, conversion, an
@@ -174,7 +174,7 @@ def run(op: Op, inputs: tuple[Any, ...], parameters: dict[str, Any]) -> tuple[An
         op.check_shapes(specs, parameters)
         return op.written_out(arrays, parameters)
     if op.has_kernel and all(isinstance(value, NUMBER) for value in arrays):
-        return _create(op, arrays, specs, parameters)
+        return create(op, arrays, specs, parameters)
     results = op.infer(*specs, **parameters)  # raises when the call is wrong
     if not op.kernel_for(specs, results):
         return _recorded(op, arrays, parameters, by_numpy(op, parameters, results, *arrays))
@@ -222,29 +222,6 @@ def waiting(op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any]) -> Call
         return results[0] if op.outputs == 1 and len(results) == 1 else results
 
     return run
-
-
-def _create(
-    op: Op, numbers: tuple[Any, ...], specs: tuple[Spec, ...], parameters: dict[str, Any]
-) -> tuple[Any, ...]:
-    """A call with numbers only (`zeros`): its plan is remembered under the parameters."""
-    # Every integer dtype holds 0 to 127.
-    if isinstance(op, Elementwise) and any(type(n) is int and not 0 <= n < 128 for n in numbers):
-        for number, dtype in zip(numbers, op.types(specs, parameters)[0], strict=True):
-            check_held(op.name, number, dtype)
-    device = current_device()
-    backend = backend_of(device)
-    kinds = tuple(type(n) for n in numbers)
-    key = (backend, op.name, default_float(), kinds, tagged(tuple(parameters.values())))
-    plan = _creations.get(key)
-    if plan is None:
-        results = op.infer(*specs, **parameters)
-        if not op.kernel_for(specs, results):
-            return by_numpy(op, parameters, results, *numbers)
-        if len(_creations) >= CREATIONS:
-            _creations.clear()
-        plan = _creations[key] = single_plan(op, specs, parameters, backend)
-    return tuple(plan(*numbers, device=device.code) if device.code else plan(*numbers))
 
 
 def tagged(value: Any) -> Any:

@@ -88,6 +88,25 @@ def call_image(
     return single_image(op, sizes.specs, parameters, backend, layouts, sizes.guards)
 
 
+def created_image(
+    op: Op,
+    specs: tuple[Spec, ...],
+    parameters: dict[str, Any],
+    backend: Backend,
+    sizes: Spec,
+) -> Image:
+    """The image for calls on such numbers, also with other shapes.
+
+    Its first input is an array whose extents are those of `shape` beyond 1, with strides of 0.
+    """
+    free = FreeSizes((sizes,))
+    named = iter(free.specs[0].shape)
+    shape = tuple(n if n < 2 else next(named) for n in parameters["shape"])
+    layouts = free.layouts({0: (0,) * sizes.ndim})
+    given = {**parameters, "shape": shape}
+    return single_image(op, specs, given, backend, layouts, free.guards, free.specs)
+
+
 def single_image(
     op: Op,
     specs: tuple[Spec, ...],
@@ -95,8 +114,12 @@ def single_image(
     backend: Backend,
     layouts: dict[int, Layout],
     guards: list[Guard],
+    unread: tuple[Spec, ...] = (),
 ) -> Image:
-    """The image of one operation: of a view without kernels, or of a graph with one node."""
+    """The image of one operation: of a view without kernels, or of a graph with one node.
+
+    Inputs of the specs `unread` come before those of the operation.
+    """
     results = op.infer(*specs, **parameters)
     if op.rules.view is not None:
         views = op.layouts(layouts.get(0) or dense(specs[0].shape), results, parameters)
@@ -108,7 +131,8 @@ def single_image(
     hidden = set(op.updates.values())
     outputs = [entry for index, entry in enumerate(computed) if index not in hidden]
     updates = [(position, computed[index]) for position, index in op.updates.items()]
-    graph = optimize(Graph(entries, outputs, updates, op.name), backend.passes())
+    inputs = (*map(placeholder, unread), *entries)
+    graph = optimize(Graph(inputs, outputs, updates, op.name), backend.passes())
     return Lowering(graph, backend, layouts, guards).made()
 
 

@@ -65,6 +65,9 @@ PyObject* array_iterate(PyObject* self);
 // without a Python error.
 bool assign_at_once(PyObject* array, PyObject* key, PyObject* value);
 PyObject* select_at_once(PyObject* array, PyObject* key);
+// (mask or positions, values): whether x[key] = values was done, as it is for small arrays nobody
+// uses. False leaves it, and what may be wrong with it, to Python.
+PyObject* place_at_once(PyObject* array, PyObject* arguments);
 
 // operators.cc
 extern PyType_Slot operator_slots[];

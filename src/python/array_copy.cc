@@ -1,6 +1,7 @@
-// Indexing by copying, without Python: x[basic key] = value, and x[mask] with a mask of the shape
-// of x.
+// Indexing by copying, without Python: x[basic key] = value, x[mask] with a mask of the shape of x,
+// and small x[mask] = value and x[positions] = value.
 
+#include <algorithm>
 #include <cstring>
 
 #include "python/array.h"
@@ -58,11 +59,84 @@ int64_t select(const Tensor& source, const Tensor& mask, char* to) {
   }
 }
 
+// The opposite of select_items: writes as many items as the mask chooses.
+template <typename Item>
+void place_items(const char* from, const char* mask, int64_t count, char* to) {
+  auto* source = reinterpret_cast<const Item*>(from);
+  auto* target = reinterpret_cast<Item*>(to);
+  for (int64_t i = 0; i < count; ++i) {
+    if (mask[i] != 0) target[i] = *source++;
+  }
+}
+
+void place_chosen(const Tensor& values, const Tensor& mask, const Tensor& target) {
+  switch (item_size(target.dtype)) {
+    case 1:
+      return place_items<uint8_t>(values.data(), mask.data(), target.size, target.data());
+    case 2:
+      return place_items<uint16_t>(values.data(), mask.data(), target.size, target.data());
+    case 4:
+      return place_items<uint32_t>(values.data(), mask.data(), target.size, target.data());
+    default:
+      return place_items<uint64_t>(values.data(), mask.data(), target.size, target.data());
+  }
+}
+
+int64_t chosen_by(const Tensor& mask) {
+  return mask.size - std::count(mask.data(), mask.data() + mask.size, 0);
+}
+
+// Writes rows of values, or one element everywhere, to rows of the target. False, with nothing
+// written, if some row does not exist.
+template <typename Position>
+bool place_rows(const Tensor& values, const Tensor& positions, const Tensor& target) {
+  const int64_t rows = target.extents()[0];
+  const auto* chosen = reinterpret_cast<const Position*>(positions.data());
+  const auto exists = [&](Position row) { return row >= -rows && row < rows; };
+  if (!std::all_of(chosen, chosen + positions.size, exists)) return false;
+  const auto item = static_cast<size_t>(item_size(target.dtype));
+  const size_t bytes = static_cast<size_t>(target.size / rows) * item;
+  const bool single = values.size == 1;
+  for (int64_t i = 0; i < positions.size; ++i) {
+    const int64_t row = chosen[i] < 0 ? chosen[i] + rows : chosen[i];
+    char* to = target.data() + static_cast<size_t>(row) * bytes;
+    if (!single) {
+      std::memcpy(to, values.data() + static_cast<size_t>(i) * bytes, bytes);
+      continue;
+    }
+    for (size_t at = 0; at < bytes; at += item) std::memcpy(to + at, values.data(), item);
+  }
+  return true;
+}
+
+// Whether it was possible: as many values as a mask chooses, and only rows that exist.
+bool place(const Tensor& values, const Tensor& chosen, const Tensor& target) {
+  if (chosen.dtype == kInt64) return place_rows<int64_t>(values, chosen, target);
+  if (chosen.dtype == kInt32) return place_rows<int32_t>(values, chosen, target);
+  if (values.size != chosen_by(chosen)) return false;
+  place_chosen(values, chosen, target);
+  return true;
+}
+
+// A microsecond for so many bytes, roughly; some are written one element at a time.
+constexpr double kBytesInMicrosecond = 4000;
+
 bool is_selectable(const Tensor& source, const Tensor& mask) {
   const bool alike = source.ndim == mask.ndim && source.contiguous && mask.contiguous &&
                      std::equal(source.extents(), source.extents() + source.ndim, mask.extents());
   return alike && source.size > 0 && source.device() == mask.device() &&
          Engine::on_host(source.device()) && item_size(source.dtype) <= 8;
+}
+
+bool is_placeable(const Tensor& target, const Tensor& chosen, const Tensor& values) {
+  const bool apart = values.storage != target.storage && chosen.storage != target.storage;
+  const bool dense = target.contiguous && values.contiguous && chosen.contiguous;
+  if (!apart || !dense || values.dtype != target.dtype || target.size == 0 || target.ndim == 0)
+    return false;
+  if (chosen.dtype == kBool) return is_selectable(target, chosen);
+  const int64_t row = target.size / target.extents()[0];
+  const bool fits = values.size == 1 || values.size == chosen.size * row;
+  return fits && (chosen.dtype == kInt64 || chosen.dtype == kInt32);
 }
 
 }  // namespace
@@ -77,6 +151,25 @@ bool assign_at_once(PyObject* self, PyObject* key, PyObject* value) {
   auto* copy = reinterpret_cast<OpObject*>(find_operator("copy"));
   call_into(copy, view.get(), Arguments{&value, 1, nullptr});
   return true;
+}
+
+PyObject* place_at_once(PyObject* self, PyObject* arguments) {
+  PyObject *key, *value;
+  if (!PyArg_ParseTuple(arguments, "O!O!", array_type, &key, array_type, &value)) return nullptr;
+  const Tensor& target = tensor_of(self);
+  const Tensor& chosen = tensor_of(key);
+  const Tensor& values = tensor_of(value);
+  if (!is_placeable(target, chosen, values)) return Py_NewRef(Py_False);
+  const int64_t items = chosen.dtype == kBool ? target.size : std::max(values.size, chosen.size);
+  const auto bytes = static_cast<double>(items * item_size(target.dtype));
+  Storage* reads[2] = {chosen.storage, values.storage};
+  Storage* writes[1] = {target.storage};
+  if (!Engine::get().acquire_inline(reads, 2, writes, 1, 0.1 + bytes / kBytesInMicrosecond))
+    return Py_NewRef(Py_False);
+  const bool placed = place(values, chosen, target);
+  Engine::get().release_inline(reads, 2, writes, 1);
+  if (placed) target.storage->bump_version();
+  return PyBool_FromLong(placed);
 }
 
 PyObject* select_at_once(PyObject* self, PyObject* key) {

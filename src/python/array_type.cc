@@ -181,6 +181,8 @@ PyMethodDef methods[] = {
     {"_wait", method<wait_to_read>(), METH_NOARGS, "_wait()\n--\n\nThe same as wait_to_read."},
     {"item", method<item>(), METH_NOARGS, "item()\n--\n\nThe only element, as a Python scalar."},
     {"tolist", method<to_list>(), METH_NOARGS, "tolist()\n--\n\nThe contents as nested lists."},
+    {"_place", method<place_at_once>(), METH_VARARGS,
+     "_place(mask or positions, values)\n--\n\nWrites small values at once; whether it did."},
     {"_as_strided", method<as_strided>(), METH_VARARGS,
      "_as_strided(shape, strides, offset, dtype=...)\n--\n\n"
      "A view of the same storage, unchecked; of its bytes as another dtype where that is given."},

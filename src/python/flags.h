@@ -12,6 +12,7 @@ struct ThreadFlags {
   int tracing = 0;  // the number of traces in progress
   // The innermost trace is of a function: its effects on arrays belong to the trace.
   bool capturing = false;
+  int device = 0;    // where new arrays are made
   int priority = 0;  // of operations issued by this thread
   int mixing = -1;   // the mixed precision in which programs are computed; -1: the default
 };

@@ -355,6 +355,7 @@ void define_state(nb::module_& module) {
              [](bool value) { return std::exchange(thread_flags.recording, value); });
   module.def("set_training",
              [](bool value) { return std::exchange(thread_flags.training, value); });
+  module.def("set_device", [](int code) { thread_flags.device = checked_device(code); });
   module.def("set_mixing", [](int value) { return std::exchange(thread_flags.mixing, value); });
   module.def("set_default_mixing", [](int value) { default_mixing = value; });
   module.def("random_seed", [](int64_t seed) { random_stream = {seed, 0}; });

@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "python/callback.h"
+#include "python/creation.h"
 #include "python/flags.h"
 #include "python/history.h"
 #include "python/plan_type.h"
@@ -258,10 +259,15 @@ PyObject* call_op(PyObject* self, PyObject* const* values, size_t flags, PyObjec
   uint32_t parameters;
   if (arguments.count > op->most ||
       !collect_operands(values, arguments.count, &operands, &tracked) ||
-      operands.first == nullptr || !parameters_id(op, arguments, &parameters)) {
+      !parameters_id(op, arguments, &parameters)) {
     return call_in_python(self, arguments);
   }
   Reference result;
+  if (operands.first == nullptr) {
+    if (thread_flags.tracing == 0)
+      result = Reference(call_creation(op, operands, arguments, parameters));
+    return result ? result.take() : call_in_python(self, arguments);
+  }
   if (op->elementwise) result = Reference(call_elementwise(op, operands, arguments, parameters));
   if (!result) result = Reference(call_program(op, operands, arguments, parameters));
   if (!result) return call_in_python(self, arguments);
@@ -438,6 +444,7 @@ void clear_prepared_calls() {
   programs().clear();
   bindings().clear();
   steps().clear();
+  forget_creations();
   forget_recorded();
 }
 

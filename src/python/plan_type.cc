@@ -172,6 +172,13 @@ PyObject* bound(PyObject* self, PyObject* const* values, Py_ssize_t count) {
   return Py_BuildValue("(dn)", binding->microseconds, static_cast<Py_ssize_t>(binding->workspace));
 }
 
+PyObject* fits(PyObject* self, PyObject* const* values, Py_ssize_t count) {
+  for (Py_ssize_t i = 0; i < count; ++i) checked_tensor(values[i], "Plan.fits");
+  PlanCall call(values, static_cast<size_t>(count), nullptr);
+  Mismatch mismatch;
+  return PyBool_FromLong(call.bind(as_plan(self)->program, &mismatch) != nullptr);
+}
+
 PyMemberDef members[] = {
     {"__vectorcalloffset__", T_PYSSIZET, offsetof(PlanObject, vectorcall), READONLY, nullptr},
     {nullptr, 0, 0, 0, nullptr}};
@@ -183,6 +190,8 @@ PyMethodDef methods[] = {{"bound", method<bound>(), METH_FASTCALL,
                           "bound(*arrays)\n--\n\nFor arrays like these: estimated microseconds on "
                           "one core, and bytes of "
                           "workspace."},
+                         {"fits", method<fits>(), METH_FASTCALL,
+                          "fits(*arrays)\n--\n\nWhether it computes with arrays like these."},
                          {nullptr, nullptr, 0, nullptr}};
 
 PyType_Slot slots[] = {{Py_tp_new, slot<new_plan>()},
