@@ -12,7 +12,7 @@ import gemel
 from gemel import _core, autograd, gluon, np, npx
 from gemel.gluon import nn
 from gemel.ir.above import above
-from gemel.runtime import prepare
+from gemel.runtime import prepare, single
 from gemel.runtime.cache import counters
 from gemel.tape import step_plans
 
@@ -67,12 +67,12 @@ def test_shapes_compile_nothing() -> None:
 
 @contextmanager
 def lowering(most: int) -> Iterator[None]:
-    """A block that may lower at most `most` calls of operations."""
+    """A block that may lower at most `most` calls of operations on arrays."""
     made = 0
 
     def counted(*call: Any) -> Any:
         nonlocal made
-        made += 1
+        made += any(isinstance(value, _core.Array) for value in call[1])
         return prepare.prepare(*call)
 
     above.prepare = counted
@@ -97,6 +97,30 @@ def test_sizes_lower_nothing(name: str) -> None:
     with lowering(4):
         for rows, columns in [(3, 5), (2, 7), (64, 65), (100, 1000), (5, 3), (7, 7)] * 2:
             calls[name](np.ones((rows, columns))).wait_to_read()
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        np.zeros,
+        lambda shape: np.random.normal(size=shape),
+        lambda shape: np.arange(shape[0]),
+        np.eye,
+    ],
+    ids=["zeros", "normal", "arange", "eye"],
+)
+def test_shapes_of_new_arrays_lower_nothing(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One plan makes arrays of all shapes of a rank, or a few."""
+    shapes = [(rows, rows + 3) for rows in range(2, 60)]
+    made = make if make is not np.eye else lambda shape: np.eye(*shape)
+    for shape in ((2, 5), (300, 303)):
+        made(shape)
+    lowered: list[Any] = []
+    image = single.created_image
+    monkeypatch.setattr(single, "created_image", lambda *call: lowered.append(call) or image(*call))
+    for shape in shapes:
+        assert made(shape).shape[0] == shape[0]
+    assert len(lowered) < 3
 
 
 def test_products_of_many_sizes_have_few_plans_and_kernels() -> None:

@@ -8,7 +8,7 @@
     The items as bytes, from which the core makes a `Plan`; docs/internals/plan-image.md.
 `plans`, `cache`, `files`, `backend`
     Plans and kernels, read from memory or disk or made, for the device they run on.
-`prepare`, `single`, `callback`
+`prepare`, `single`, `creation`, `callback`
     Imperative calls that the core has not seen: their kernels and plans, or NumPy.
 `chain`, `relay`, `stages`
     Programs of several plans, with NumPy's work between them.

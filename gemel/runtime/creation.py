@@ -17,7 +17,7 @@ from gemel.ir.text import call_text
 from gemel.runtime.backend import Backend, backend_of
 from gemel.runtime.plans import plan_for
 from gemel.runtime.relay import by_numpy
-from gemel.spec import Spec
+from gemel.spec import Spec, is_plain
 
 #: A plan, and its first input if its sizes are free.
 Creation = tuple[Any, Any]
@@ -74,7 +74,7 @@ def plan_without_arrays(
     device = current_device()
     backend = backend_of(device)
     shape = parameters.get("shape", ())
-    free = [n for n in shape if n > 1] if isinstance(shape, tuple) else []
+    free = [n for n in shape if n > 1] if is_plain(shape) else []
     if not free:
         return _plan(op, specs, parameters, backend, None), None
     sizes = _core.empty((1,), bool_.code, device.code)._as_strided(free, (0,) * len(free), 0)
