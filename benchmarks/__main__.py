@@ -18,6 +18,7 @@ from benchmarks import (
     networks,
     operations,
     parallel,
+    programs,
     residual,
     startup,
     sweep,
@@ -54,7 +55,8 @@ def arguments() -> argparse.Namespace:
     parser.add_argument(
         "--groups",
         type=lambda text: text.split(","),
-        help="kernels, sweep: groups to measure, separated by commas; networks, memory: names",
+        help="kernels, sweep: groups to measure, separated by commas; networks, memory, "
+        "programs: names",
     )
     parser.add_argument(
         "--processor-time",
@@ -234,6 +236,13 @@ def run_compile(session: Session) -> None:
     session.failed |= compiling.run(rounds, options.quick, options.only)
 
 
+def run_programs(session: Session) -> None:
+    """Whole imperative programs, beside NumPy and torch."""
+    options = session.options
+    rounds = options.runs or (1 if options.quick else 5)
+    session.failed |= programs.run(rounds, options.quick, options.groups)
+
+
 def run_ufuncs(session: Session) -> None:
     """Array functions, compared with NumPy's."""
     options = session.options
@@ -304,6 +313,7 @@ RUNNERS = {
     "parallel": run_parallel,
     "engine": run_engine,
     "ufuncs": run_ufuncs,
+    "programs": run_programs,
     "operations": run_operations,
     "networks": run_networks,
     "memory": run_memory,
