@@ -217,6 +217,9 @@ def test_negative_powers_of_integers_are_refused() -> None:
     ):  # fmt: skip
         with pytest.raises(ArgumentError, match="negative integer powers"):
             refused()
+    np.power(2, 200)  # a call like this one was made before
+    with pytest.raises(ArgumentError, match="negative integer powers"):
+        np.power(2, -1)
     for late in (x**negative, np.power(3, negative), gemel.compile(lambda a, b: a**b)(x, negative)):
         with pytest.raises(ArgumentError, match="negative integer powers"):
             late.wait_to_read()

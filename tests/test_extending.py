@@ -20,6 +20,7 @@ from gemel import autograd, np
 from gemel.codegen.language.program import Program
 from gemel.codegen.schedules import Recipe, compile_program
 from gemel.codegen.target import TARGETS, Target, cuda
+from gemel.dtype import float32
 from gemel.errors import (
     ArgumentError,
     AxisError,
@@ -213,6 +214,37 @@ def test_a_gradient_that_does_not_fit_the_inputs(
         with autograd.record():
             y = function(x)
         y.backward()
+
+
+def _floats(op: Any, specs: Any, parameters: Any) -> Any:
+    return (), float32
+
+
+@elementwise(dtype=_floats, positional=True)
+def rows(xp: Any, *, shape: Any, by: Any = 1) -> Any:
+    """Each element's position along the first axis, times a number."""
+    return xp.index(0) * by
+
+
+@elementwise(dtype=_floats, positional=True)
+def columns(xp: Any, *, shape: Any) -> Any:
+    """Each element's position along the last axis."""
+    return xp.index(len(shape) - 1)
+
+
+@rows.spec
+@columns.spec
+def _(*, shape: Any, by: Any = 1) -> Spec:
+    return Spec(shape, float32)
+
+
+def test_operations_without_arrays_have_their_own_plans() -> None:
+    for shape in ((2, 3), (4, 5), (1, 3), (5, 5)):
+        at = numpy.indices(shape)
+        numpy.testing.assert_array_equal(rows(shape=shape).asnumpy(), at[0])
+        numpy.testing.assert_array_equal(columns(shape=shape).asnumpy(), at[1])
+        for by in (2, 0.5):
+            numpy.testing.assert_array_equal(rows(shape=shape, by=by).asnumpy(), at[0] * by)
 
 
 # --- formulas ---------------------------------------------------------------------------------

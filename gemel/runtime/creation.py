@@ -35,6 +35,8 @@ def creation(
     """How the core makes such calls by itself; None leaves them to `run`."""
     if not op.has_kernel:
         return None
+    if isinstance(op, Elementwise) and op.checked(specs) is not None:
+        return None  # each number has to be checked by the call
     op.check_numbers(numbers, specs, parameters)
     if isinstance(op, Elementwise):
         pairs = zip(numbers, op.types(specs, parameters)[0], strict=True)
@@ -77,10 +79,12 @@ def plan_without_arrays(
     free = [n for n in shape if n > 1] if is_plain(shape) else []
     if not free:
         return _plan(op, specs, parameters, backend, None), None
-    sizes = _core.empty((1,), bool_.code, device.code)._as_strided(free, (0,) * len(free), 0)
     # Equal extents are one free size.
     pattern = [n if n < 2 else -1 - free.index(n) for n in shape]
     described = call_text(op, (specs, pattern), {**parameters, "shape": ()})
+    if described is None:  # nothing would tell the plan from those of other such operations
+        return _plan(op, specs, parameters, backend, None), None
+    sizes = _core.empty((1,), bool_.code, device.code)._as_strided(free, (0,) * len(free), 0)
     known = _remembered((backend, default_float(), described))
     for plan in known:
         if plan.fits(sizes):
