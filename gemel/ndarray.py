@@ -127,6 +127,8 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
             host[key] = value.to_device(CPUS[0])
             self._write(self, host.to_device(self.device))
             return
+        if value.device is not self.device:
+            value = value.to_device(self.device)
         if value.ndim == 0 and len(items) == 1 and self._placed(items[0], value):
             return  # one number fits whatever is selected
         assignment.check_assignment(self.shape, items, prepare.spec_of(value))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import os
 import pickle
@@ -46,6 +47,19 @@ def test_creation_on_a_device(create, two_gpus):
         assert (there + 1).device == place
     with two_gpus[0]:
         assert create(None).device == two_gpus[0]
+
+
+@pytest.mark.parametrize("key", [[True, False, True], [0, 2]], ids=["mask", "positions"])
+@pytest.mark.parametrize("given", [5, [1, 2]], ids=["one", "two"])
+def test_chosen_elements_take_values_of_any_device(key: Any, given: Any, two_gpus: Any) -> None:
+    places = (cpu(0), cpu(1), *two_gpus)
+    wanted = numpy.zeros(3)
+    wanted[key] = given
+    for place, other in itertools.product(places, repeat=2):
+        x = np.zeros(3, device=place)
+        x[np.array(key, device=place)] = np.array(given, "float32", device=other)
+        assert x.device == place
+        assert (x.asnumpy() == wanted).all()
 
 
 # engine.md 23
