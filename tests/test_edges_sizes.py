@@ -269,6 +269,13 @@ def test_results_of_more_bytes_than_there_are_fail(shape: tuple[int, ...], dtype
     assert ended.code == 0 and "raised" in ended.told, ended
 
 
+@pytest.mark.parametrize("shape", [(2**58,), (2**60 - 1,), (2**30, 2**29)], ids=str)
+@pytest.mark.parametrize("make", [np.zeros, lambda shape: np.random.normal(size=shape)])
+def test_new_arrays_of_more_elements_than_there_is_memory_for_fail(make: Any, shape: Any) -> None:
+    with pytest.raises(MemoryError):
+        make(shape).wait_to_read()
+
+
 @pytest.mark.parametrize("device", [-1, 24, 63, 64, 1000, 2**31 - 1, -(2**31)])
 def test_arrays_on_devices_that_are_not_there_are_refused(device: int) -> None:
     ways: list[Callable[[], Any]] = [
