@@ -357,6 +357,19 @@ def check_held(name: str, number: Any, dtype: DType) -> None:
         raise OverflowError(f"{name}: {number} is out of bounds for {dtype}")
 
 
+def as_held(name: str, number: Any, dtype: DType) -> Any:
+    """The number, as a float or bool if int64 cannot hold it and the dtype is of these. Raises
+    `OverflowError` for a whole number that the dtype cannot hold."""
+    check_held(name, number, dtype)
+    if not is_large(number) or dtype.kind in "iu":
+        return number
+    try:
+        return float(number) if dtype.is_inexact else True
+    except OverflowError:
+        bits = number.bit_length()
+        raise OverflowError(f"{name}: {dtype} cannot hold a number of {bits} bits") from None
+
+
 def weak(scalar: bool | int | complex) -> DType:
     """The dtype that a Python scalar has on its own; next to an array it takes the array's."""
     if isinstance(scalar, complex):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from gemel.dtype import DType, bool_
-from gemel.errors import DTypeError, ShapeError
+from gemel.errors import ArgumentError, DTypeError, ShapeError
 from gemel.spec import MOST_DIMENSIONS
 
 #: The type codes of Python's own arrays for gemel's dtypes.
@@ -33,7 +33,8 @@ def packed(value: Any, dtype: DType) -> tuple[Any, tuple[int, ...]]:
     """The numbers in C order in that dtype, and the shape.
 
     Raises `ShapeError` for ragged lists, `OverflowError` for a number that the dtype cannot hold,
-    and `DTypeError` for complex numbers if the dtype is not complex.
+    `DTypeError` for complex numbers if the dtype is not complex, and `ArgumentError` for NaN if it
+    is one of integers.
     """
     from array import array  # only programs that make arrays from lists import it
 
@@ -52,6 +53,8 @@ def packed(value: Any, dtype: DType) -> tuple[Any, tuple[int, ...]]:
             return array(letter, map(int, flat)), shape
     except OverflowError:
         raise OverflowError(f"array: {dtype} cannot hold all of these numbers") from None
+    except ValueError:
+        raise ArgumentError(f"array: {dtype} cannot hold NaN; use a floating dtype") from None
 
 
 def as_list(value: Any) -> list[Any]:

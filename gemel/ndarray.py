@@ -13,9 +13,9 @@ from gemel.dtype import (
     BY_NAME,
     DTYPES,
     as_dtype,
+    as_held,
     bool_,
     castable,
-    check_held,
     is_large,
     keeps_kind,
 )
@@ -92,8 +92,7 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
     def _write(self, target: Any, value: Any) -> None:
         """Write a value that broadcasts to `target`, which is this array or a view of it."""
         if is_large(value):
-            check_held("assign", value, target.dtype)
-            value = float(value) if target.dtype.is_floating else value
+            value = as_held("assign", value, target.dtype)
         plain = isinstance(value, NUMBER) and not isinstance(value, complex)
         if plain and type(value) not in (bool, int, float):
             # The core does not know derived classes: NumPy's float64, enumerations, extents.

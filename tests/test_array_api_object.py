@@ -15,7 +15,7 @@ from numpy_cases import examples
 
 import gemel
 from gemel import np
-from gemel.errors import DTypeError
+from gemel.errors import ArgumentError, DTypeError
 
 # --- attributes -----------------------------------------------------------------------------
 
@@ -135,6 +135,25 @@ def test_comparisons_are_exact(x: Any, number: int, name: str) -> None:
     call = getattr(operator, name)
     expected = numpy.array([call(int(n), number) for n in x.reshape(-1)], bool).reshape(x.shape)
     check(call(np.asarray(x), number), expected)
+
+
+@pytest.mark.parametrize("number", [2**64, -(2**64)])
+def test_arrays_of_one_number_that_no_integer_holds(number: int) -> None:
+    for dtype in (np.float64, np.float32, np.complex64, np.bool):
+        wanted = [numpy.dtype(dtype.name).type(number)] * 2
+        held = np.zeros(2, dtype=dtype)
+        assert np.full(2, number, dtype=dtype).tolist() == wanted
+        assert np.full_like(held, number).tolist() == wanted
+        held[:] = number
+        assert held.tolist() == wanted
+    for dtype in (np.uint64, np.float64):
+        with pytest.raises(OverflowError, match=f"full_like: .*{dtype}"):
+            np.full_like(held, 10**400, dtype=dtype)
+
+
+def test_integers_from_lists_are_no_nan() -> None:
+    with pytest.raises(ArgumentError, match="array: int8 cannot hold NaN"):
+        np.array([1, float("nan")], dtype=np.int8)
 
 
 def test_large_whole_numbers() -> None:

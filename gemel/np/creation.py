@@ -14,6 +14,7 @@ from gemel.dtype import (
     MANNERS,
     DType,
     as_dtype,
+    as_held,
     as_number,
     check_held,
     complex64,
@@ -21,7 +22,6 @@ from gemel.dtype import (
     default_float,
     float64,
     int64,
-    is_large,
     promote,
     uint64,
 )
@@ -168,8 +168,7 @@ def full(
         fill_value = asarray(fill_value, dtype)
         return broadcast_to(fill_value, shape=extents).copy()
     chosen = as_dtype(dtype) if dtype is not None else default_dtype(fill_value)
-    check_held("full", fill_value, chosen)
-    fill_value = float(fill_value) if is_large(fill_value) and chosen.is_floating else fill_value
+    fill_value = as_held("full", fill_value, chosen)
     with as_device(device or ctx):
         return filled(fill_value, shape=extents, dtype=chosen)
 
@@ -267,7 +266,7 @@ def full_like(
     chosen = as_dtype(dtype or a.dtype)
     if isinstance(fill_value, (list, tuple)):
         fill_value = asarray(fill_value, chosen)
-    check_held("full_like", fill_value, chosen)
+    fill_value = as_held("full_like", fill_value, chosen)
     with as_device(device or ctx or getattr(a, "device", None)):
         return filled(fill_value, shape=extents, dtype=chosen)
 
