@@ -138,6 +138,9 @@ bool is_selectable(const Tensor& source, const Tensor& mask) {
 }
 
 bool is_placeable(const Tensor& target, const Tensor& chosen, const Tensor& values) {
+  const int device = target.device();
+  if (!Engine::on_host(device) || values.device() != device || chosen.device() != device)
+    return false;
   const bool apart = values.storage != target.storage && chosen.storage != target.storage;
   const bool dense = target.contiguous && values.contiguous && chosen.contiguous;
   if (!apart || !dense || values.dtype != target.dtype || target.size == 0 || target.ndim == 0)
