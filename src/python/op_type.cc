@@ -257,15 +257,17 @@ PyObject* call_op(PyObject* self, PyObject* const* values, size_t flags, PyObjec
   Operands operands;
   bool tracked;
   uint32_t parameters;
+  // In a trace, a call without arrays may have free sizes among its parameters: no key to look for,
+  // since comparing them asks the trace.
   if (arguments.count > op->most ||
       !collect_operands(values, arguments.count, &operands, &tracked) ||
+      (operands.first == nullptr && thread_flags.tracing != 0) ||
       !parameters_id(op, arguments, &parameters)) {
     return call_in_python(self, arguments);
   }
   Reference result;
   if (operands.first == nullptr) {
-    if (thread_flags.tracing == 0)
-      result = Reference(call_creation(op, operands, arguments, parameters));
+    result = Reference(call_creation(op, operands, arguments, parameters));
     return result ? result.take() : call_in_python(self, arguments);
   }
   if (op->elementwise) result = Reference(call_elementwise(op, operands, arguments, parameters));
