@@ -103,6 +103,44 @@ def test_add_and_head_gradients():
     numpy.testing.assert_allclose(x.grad.asnumpy(), 2 * s * (1 - s) * [1, 10])
 
 
+def test_saved_arrays_that_are_overwritten_while_recording():
+    def model(x: Any, y: Any) -> Any:
+        z = x * 1
+        product, _ = Both()(z, y, 2.0)
+        z[1:] *= y[1:]
+        s = Sigmoid()(product)
+        t = s * s
+        s += z
+        return (s * t).sum()
+
+    random = numpy.random.default_rng(6)
+    values = [random.normal(size=(3, 2)), random.normal(size=(3, 2))]
+    arrays = [np.array(value) for value in values]
+    for array in arrays:
+        array.attach_grad()
+    for _ in range(2):
+        with autograd.record():
+            loss = model(*arrays)
+        loss.backward()
+        for which, array in enumerate(arrays):
+            expected = numeric(model, values, which)
+            numpy.testing.assert_allclose(array.grad.asnumpy(), expected, atol=1e-7)
+
+
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_saved_arrays_that_are_overwritten_outside(create_graph: bool) -> None:
+    x, scale = np.array([1.0, 2.0]), np.array([3.0, 4.0])
+    x.attach_grad()
+    for overwritten in (scale, None):
+        with autograd.record():
+            y, _ = Both()(x, scale, 1.0)
+            s = Sigmoid()(y)
+            overwritten = s if overwritten is None else overwritten
+        overwritten[:] = 0
+        with pytest.raises(GradientError, match="had saved for backward, was overwritten"):
+            autograd.grad(s, x, create_graph=create_graph)
+
+
 def test_outside_recording_and_untracked():
     assert Sigmoid()(np.zeros(2)).tolist() == [0.5, 0.5]
     with autograd.record():

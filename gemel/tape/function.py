@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from gemel import _core
 from gemel.errors import (
@@ -17,7 +17,7 @@ from gemel.ir.above import above
 from gemel.ir.current import current_trace
 from gemel.ir.interpret import spec_of
 from gemel.spec import Spec
-from gemel.tape.recording import Leaf, recording, source_of, tracked
+from gemel.tape.recording import Leaf, recording, region_of, source_of, tracked
 
 
 class Function:
@@ -48,8 +48,11 @@ class Function:
 
     @property
     def saved_tensors(self) -> tuple[Any, ...]:
-        """The arrays given to `save_for_backward`."""
-        return self._saved
+        """The arrays given to `save_for_backward`. Raises `GradientError` if one has been
+        overwritten in place outside of the recording.
+        """
+        name = type(self).__name__
+        return tuple(e.array(name) if isinstance(e, _Kept) else e for e in self._saved)
 
     def __call__(self, *inputs: Any) -> Any:
         """The results of `forward`, on the tape when recording; NDArrays for NDArrays."""
@@ -82,7 +85,50 @@ class Function:
         for index, output in enumerate(fresh):
             if output.dtype.is_inexact:
                 output._track((call, index))
+        self._saved = tuple(_kept(value, fresh) for value in self._saved)
         return fresh
+
+
+class _Kept(NamedTuple):
+    """An array that a recorded call has saved for `backward`."""
+
+    saved: Any
+    #: Where its contents come from; of a result of the call itself only the number, as the call
+    #: owns this.
+    source: Any
+    is_nd: bool
+
+    def array(self, name: str, source: Any = None) -> Any:
+        """The array with the contents it had, connected to the tape at a source."""
+        array = self.saved.array
+        if array.version != self.saved.version:
+            raise GradientError(
+                f"backward: {spec_of(array)}, which {name} had saved for backward, was overwritten "
+                "in place, outside of the recording or through another array; write to a new array "
+                "instead"
+            )
+        if source is not None:
+            array = array._detached()
+            array._track(source)
+        return array.as_nd_ndarray() if self.is_nd else array
+
+
+def _kept(value: Any, results: tuple[Any, ...]) -> Any:
+    """What to keep of a value given to `save_for_backward`, in a call with these results."""
+    if not isinstance(value, _core.Array):
+        return value
+    source, is_nd = source_of(value), _are_nd((value,))
+    for index, result in enumerate(results if source is None else ()):
+        if _is_same(value, result) and result.dtype.is_inexact:
+            # The result knows of writes to it, and `value` is an array that only forward has seen.
+            return _Kept(result._save(), index, is_nd)
+    return _Kept(value._save(), source, is_nd)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether two arrays show the same elements."""
+    same = one._storage == other._storage and one.dtype is other.dtype
+    return same and region_of(one) == region_of(other)
 
 
 class Transfer(Function):
@@ -112,7 +158,6 @@ class FunctionCall:
         "is_nd",
         "outputs",
         "sources",
-        "storages",
         "variables",
     )
 
@@ -127,18 +172,15 @@ class FunctionCall:
         self.inputs = tuple(_spec(value) for value in inputs)
         self.outputs = tuple(spec_of(value) for value in outputs)
         self.devices = tuple(value.device for value in outputs)
-        self.storages = [value._storage for value in outputs]
         self.variables: dict[int, Leaf] = {}
         self.freed = False
 
     def backward(self, gradients: tuple[Any, ...], create_graph: bool) -> tuple[Any, ...]:
         """The gradients of the arguments. Raises `GradientError` or `ShapeError`."""
         name = type(self.function).__name__
-        if create_graph:
-            saved = self.function.saved_tensors
-            self.function.save_for_backward(*map(self._connected, saved))
         given = [each.as_nd_ndarray() for each in gradients] if self.is_nd else gradients
-        found = recording(create_graph, self.function.backward, *given)
+        run = self._connected if create_graph else self.function.backward
+        found = recording(create_graph, run, *given)
         results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
         if len(results) != len(self.inputs):
             raise GradientError(
@@ -163,15 +205,19 @@ class FunctionCall:
             checked.append(array.astype(spec.dtype, copy=False))
         return tuple(checked)
 
-    def _connected(self, saved: Any) -> Any:
-        """A saved array; if it is a result of the function, connected to the tape again."""
-        if saved._storage not in self.storages or tracked(saved):
-            return saved
-        index = self.storages.index(saved._storage)
-        found = saved._detached()
-        if found.dtype.is_inexact and tuple(found.shape) == tuple(self.outputs[index].shape):
-            found._track((self, index))
-        return found
+    def _connected(self, *given: Any) -> Any:
+        """What the function's `backward` returns, with saved arrays connected to the tape."""
+        held, name = self.function._saved, type(self.function).__name__
+        arrays = [e.array(name, self._source(e)) if isinstance(e, _Kept) else e for e in held]
+        self.function.save_for_backward(*arrays)
+        try:
+            return self.function.backward(*given)
+        finally:
+            self.function._saved = held
+
+    def _source(self, kept: _Kept) -> Any:
+        """Where the contents of a saved array come from."""
+        return (self, kept.source) if isinstance(kept.source, int) else kept.source
 
     def free(self) -> None:
         """Release what the function saved and the calls before it."""

@@ -77,7 +77,7 @@ def keep_contents(history: Any) -> None:
     copies: dict[Any, Any] = {}
     for saved in history.take_saved():
         if saved.version == saved.array.version:
-            region = _region_of(saved.array)
+            region = region_of(saved.array)
             if region not in copies:
                 copies[region] = recording(False, copy, saved.array)
             saved.array = copies[region]
@@ -269,7 +269,8 @@ def _is_over(source: Any) -> bool:
     return isinstance(source, tuple) and source[0].freed
 
 
-def _region_of(array: Any) -> Region:
+def region_of(array: Any) -> Region:
+    """The elements of its memory that an array shows."""
     return array.shape, array._element_strides, array.offset
 
 
@@ -277,7 +278,7 @@ def _view_source(history: Any, value: Any) -> Any:
     """The source of a view: a known one, or one recorded now as a slice of the whole contents."""
     if history.views is None:
         history.views = {}
-    views, region = history.views, _region_of(value)
+    views, region = history.views, region_of(value)
     found = views.get(region)
     if found is not None:
         return found
@@ -385,7 +386,7 @@ def write(target: Any, value: Any) -> None:
     if not target.size:
         return
     history = target._shared_history()
-    if repeats(_region_of(target)):
+    if repeats(region_of(target)):
         raise GradientError(
             f"an in-place write to {spec_of(target)}, which repeats elements, has no gradient"
         )
@@ -404,7 +405,7 @@ def write(target: Any, value: Any) -> None:
 def _comes_from(target: Any, value: Any, source: Any) -> None:
     """Set the source of `target` to that of `value`, which is about to be written into it."""
     history = target._history
-    region = _region_of(target)
+    region = region_of(target)
     before = None if _is_over(whole := _whole_source(history)) else whole
     if target._is_base and source is None and history.variable is not None:
         # A recorded call instead of None, so that the array is a variable again when it is freed.
@@ -432,7 +433,7 @@ def _base_with(target: Any, value: Any) -> Any:
     import numpy
 
     chosen = numpy.full(base.size, -1, "int64")
-    chosen[positions(target._history.base, _region_of(target)).reshape(-1)] = range(target.size)
+    chosen[positions(target._history.base, region_of(target)).reshape(-1)] = range(target.size)
     return taken_from(base, value, above.from_numpy(chosen, target.device))
 
 
