@@ -127,6 +127,41 @@ def test_saved_arrays_that_are_overwritten_while_recording():
             numpy.testing.assert_allclose(array.grad.asnumpy(), expected, atol=1e-7)
 
 
+class Alike(autograd.Function):
+    """Its argument, and parts of another array."""
+
+    def forward(self, x: Any) -> Any:
+        y = x * 2
+        return x, y[:1], y[1:]
+
+    def backward(self, same: Any, first: Any, rest: Any) -> Any:
+        return same + np.concatenate([first, rest]) * 2
+
+
+def test_results_that_share_memory_and_are_overwritten_while_recording():
+    def model(x: Any, y: Any) -> Any:
+        z = x * 1
+        same, first, rest = Alike()(z)
+        product = first * rest
+        if not autograd.is_recording():
+            same = z.copy()
+        z *= y
+        first += y[:1]
+        same[1:] *= y[1:]
+        return (same * z * rest[0]).sum() + (product * first).sum()
+
+    values = [numpy.random.default_rng(7).normal(size=(3, 2)) for _ in range(2)]
+    arrays = [np.array(value) for value in values]
+    for array in arrays:
+        array.attach_grad()
+    with autograd.record():
+        loss = model(*arrays)
+    loss.backward()
+    for which, array in enumerate(arrays):
+        expected = numeric(model, values, which)
+        numpy.testing.assert_allclose(array.grad.asnumpy(), expected, atol=1e-7)
+
+
 @pytest.mark.parametrize("create_graph", [False, True])
 def test_saved_arrays_that_are_overwritten_outside(create_graph: bool) -> None:
     x, scale = np.array([1.0, 2.0]), np.array([3.0, 4.0])

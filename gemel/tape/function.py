@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gemel import _core
@@ -16,6 +17,7 @@ from gemel.errors import (
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
 from gemel.ir.interpret import spec_of
+from gemel.ops.elementwise import copy
 from gemel.spec import Spec
 from gemel.tape.recording import Leaf, recording, region_of, source_of, tracked
 
@@ -79,14 +81,20 @@ class Function:
         return outputs[0] if single else outputs
 
     def _record(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
-        # New array objects over the same memory: a result may be an argument, or held elsewhere.
-        fresh = tuple(output._detached() for output in outputs)
-        call = FunctionCall(self, inputs, fresh)
+        # New array objects over the same memory, as somebody else may hold a result. But arguments
+        # and other results would not know of writes to it, nor it of writes to them.
+        taken = {value._storage for value in inputs if isinstance(value, _core.Array)}
+        fresh = []
+        for output in outputs:
+            shared = output._storage in taken
+            fresh.append(recording(False, copy, output) if shared else output._detached())
+            taken.add(output._storage)
+        call = FunctionCall(self, inputs, tuple(fresh))
         for index, output in enumerate(fresh):
             if output.dtype.is_inexact:
                 output._track((call, index))
         self._saved = tuple(_kept(value, fresh) for value in self._saved)
-        return fresh
+        return tuple(fresh)
 
 
 class _Kept(NamedTuple):
@@ -113,7 +121,7 @@ class _Kept(NamedTuple):
         return array.as_nd_ndarray() if self.is_nd else array
 
 
-def _kept(value: Any, results: tuple[Any, ...]) -> Any:
+def _kept(value: Any, results: Sequence[Any]) -> Any:
     """What to keep of a value given to `save_for_backward`, in a call with these results."""
     if not isinstance(value, _core.Array):
         return value
