@@ -18,7 +18,8 @@ from benchmarks.programs_shared import (
     WORDS,
     Transitions,
     Tree,
-    forest,
+    other_trees,
+    same_trees,
     weight,
 )
 from gemel import autograd, gluon, np, npx
@@ -76,14 +77,12 @@ def _epochs(next_trees: Callable[[], list[Tree]]) -> Call:
 
 def trees() -> Call:
     """The same trees in each epoch."""
-    known = forest(0)
-    return _epochs(lambda: known)
+    return _epochs(same_trees())
 
 
 def new_trees() -> Call:
     """Other trees in each epoch."""
-    seeds = iter(range(1, 1_000_000))
-    return _epochs(lambda: forest(next(seeds)))
+    return _epochs(other_trees())
 
 
 class Layer(nn.HybridBlock):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -28,6 +30,18 @@ def forest(seed: int) -> list[Tree]:
     return [_grown(draw, draw.randrange(4, 12)) for _ in range(20)]
 
 
+def same_trees() -> Callable[[], list[Tree]]:
+    """What gives the same trees in each epoch."""
+    known = forest(0)
+    return lambda: known
+
+
+def other_trees() -> Callable[[], list[Tree]]:
+    """What gives other trees in each epoch."""
+    seeds = count(1)
+    return lambda: forest(next(seeds))
+
+
 def _grown(draw: random.Random, words: int) -> Tree:
     if words == 1:
         return draw.randrange(WORDS)
@@ -48,4 +62,4 @@ class Transitions:
         return draw.integers(0, 1000, 32), draw.integers(0, ACTIONS, 32)
 
 
-__all__ = ["Transitions", "Tree", "forest", "weight"]
+__all__ = ["Transitions", "Tree", "other_trees", "same_trees", "weight"]

@@ -29,6 +29,11 @@ LETTERS = {
 REAL = {bool, int, float}
 
 
+def is_row(value: Any) -> bool:
+    """Whether it is a list of such numbers only, as most lists are."""
+    return isinstance(value, (list, tuple)) and {*map(type, value)} <= REAL
+
+
 def packed(value: Any, dtype: DType) -> tuple[Any, tuple[int, ...]]:
     """The numbers in C order in that dtype, and the shape.
 
@@ -96,7 +101,7 @@ def _shape(value: Any) -> tuple[int, ...]:
 
 def _flat(value: Any) -> tuple[tuple[int, ...], Sequence[Any]]:
     """The shape of nested lists, and their numbers; a list of real ones itself."""
-    if isinstance(value, (list, tuple)) and {*map(type, value)} <= REAL:
+    if is_row(value):
         return (len(value),), value
     shape = _shape(value)
     flat: list[Any] = []

@@ -128,11 +128,13 @@ class ndarray(Inspection, _core.Array, Exchange, ArrayMethods):  # noqa: N801 --
             return
         if value.device is not self.device:
             value = value.to_device(self.device)
-        if value.ndim == 0 and len(items) == 1 and self._placed(items[0], value):
-            return  # one number fits whatever is selected
-        assignment.check_assignment(self.shape, items, prepare.spec_of(value))
+        number = value.ndim == 0  # it fits whatever is selected
+        if not number:
+            assignment.check_assignment(self.shape, items, prepare.spec_of(value))
         if len(items) == 1 and self._placed(items[0], value):
             return
+        if number:
+            assignment.check_assignment(self.shape, items, prepare.spec_of(value))
         arrays = [item for item in items if isinstance(item, ndarray)]
 
         def assign(*found: Any) -> None:

@@ -103,6 +103,20 @@ def test_add_and_head_gradients():
     numpy.testing.assert_allclose(x.grad.asnumpy(), 2 * s * (1 - s) * [1, 10])
 
 
+def gradients_are_numeric(model: Any, values: list[Any]) -> None:
+    """Also in a second step, which may be computed in another way."""
+    arrays = [np.array(value) for value in values]
+    for array in arrays:
+        array.attach_grad()
+    for _ in range(2):
+        with autograd.record():
+            loss = model(*arrays)
+        loss.backward()
+        for which, array in enumerate(arrays):
+            expected = numeric(model, values, which)
+            numpy.testing.assert_allclose(array.grad.asnumpy(), expected, atol=1e-7)
+
+
 def test_saved_arrays_that_are_overwritten_while_recording():
     def model(x: Any, y: Any) -> Any:
         z = x * 1
@@ -114,17 +128,7 @@ def test_saved_arrays_that_are_overwritten_while_recording():
         return (s * t).sum()
 
     random = numpy.random.default_rng(6)
-    values = [random.normal(size=(3, 2)), random.normal(size=(3, 2))]
-    arrays = [np.array(value) for value in values]
-    for array in arrays:
-        array.attach_grad()
-    for _ in range(2):
-        with autograd.record():
-            loss = model(*arrays)
-        loss.backward()
-        for which, array in enumerate(arrays):
-            expected = numeric(model, values, which)
-            numpy.testing.assert_allclose(array.grad.asnumpy(), expected, atol=1e-7)
+    gradients_are_numeric(model, [random.normal(size=(3, 2)), random.normal(size=(3, 2))])
 
 
 class Alike(autograd.Function):
@@ -150,16 +154,8 @@ def test_results_that_share_memory_and_are_overwritten_while_recording():
         same[1:] *= y[1:]
         return (same * z * rest[0]).sum() + (product * first).sum()
 
-    values = [numpy.random.default_rng(7).normal(size=(3, 2)) for _ in range(2)]
-    arrays = [np.array(value) for value in values]
-    for array in arrays:
-        array.attach_grad()
-    with autograd.record():
-        loss = model(*arrays)
-    loss.backward()
-    for which, array in enumerate(arrays):
-        expected = numeric(model, values, which)
-        numpy.testing.assert_allclose(array.grad.asnumpy(), expected, atol=1e-7)
+    random = numpy.random.default_rng(7)
+    gradients_are_numeric(model, [random.normal(size=(3, 2)), random.normal(size=(3, 2))])
 
 
 @pytest.mark.parametrize("create_graph", [False, True])

@@ -104,10 +104,9 @@ def array_like(value: Any, dtype: Any = None, device: Any = None) -> Any:
         return from_list(value, wanted, device)
     value = list(value) if isinstance(value, range) else value
     if isinstance(value, (list, tuple)):
-        # A row of numbers, as most lists are, needs no search for what else it may hold.
-        plain = {*map(type, value)} <= lists.REAL
-        leaves = list(value if plain else lists.leaves(value))
-        if plain or all(isinstance(leaf, NUMBER) for leaf in leaves):
+        row = lists.is_row(value)  # that needs no search for what else it may hold
+        leaves = list(value if row else lists.leaves(value))
+        if row or all(isinstance(leaf, NUMBER) for leaf in leaves):
             if dtype is not None:
                 return from_list(value, as_dtype(dtype), device)
             return _from_numbers(value, _list_dtype(leaves), device)

@@ -15,7 +15,7 @@ from gemel.ir.op import Op
 from gemel.ir.op_kinds import Elementwise
 from gemel.ir.text import call_text
 from gemel.runtime.backend import Backend, backend_of
-from gemel.runtime.plans import plan_for
+from gemel.runtime.plans import plan_for, single_plan
 from gemel.runtime.relay import by_numpy
 from gemel.spec import Spec, is_plain
 
@@ -78,20 +78,20 @@ def plan_without_arrays(
     shape = parameters.get("shape", ())
     free = [n for n in shape if n > 1] if is_plain(shape) else []
     if not free:
-        return _plan(op, specs, parameters, backend, None), None
+        return single_plan(op, specs, parameters, backend), None
     # Equal extents are one free size.
     pattern = [n if n < 2 else -1 - free.index(n) for n in shape]
     described = call_text(op, (specs, pattern), {**parameters, "shape": ()})
     if described is None:  # nothing would tell the plan from those of other such operations
-        return _plan(op, specs, parameters, backend, None), None
+        return single_plan(op, specs, parameters, backend), None
     sizes = _core.empty((1,), bool_.code, device.code)._as_strided(free, (0,) * len(free), 0)
     known = _remembered((backend, default_float(), described))
     for plan in known:
         if plan.fits(sizes):
             return plan, sizes
-    plan = _plan(op, specs, parameters, backend, Spec(free, bool_))
+    plan = _sized_plan(op, specs, parameters, backend, Spec(free, bool_))
     if not plan.fits(sizes):  # what the core computes from free sizes this large overflows
-        return _plan(op, specs, parameters, backend, None), None
+        return single_plan(op, specs, parameters, backend), None
     known.insert(0, plan)
     del known[VARIANTS:]
     return plan, sizes
@@ -104,18 +104,14 @@ def _remembered(key: Any) -> list[Any]:
     return _plans.setdefault(key, [])
 
 
-def _plan(
-    op: Op,
-    specs: tuple[Spec, ...],
-    parameters: dict[str, Any],
-    backend: Backend,
-    sizes: Spec | None,
+def _sized_plan(
+    op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any], backend: Backend, sizes: Spec
 ) -> Any:
-    def make() -> Any:
-        from gemel.runtime.single import created_image, single_image
+    """The plan of such calls whose first input gives the sizes."""
 
-        if sizes is None:
-            return single_image(op, specs, parameters, backend, {}, [])
+    def make() -> Any:
+        from gemel.runtime.single import created_image
+
         return created_image(op, specs, parameters, backend, sizes)
 
     return plan_for(call_text(op, (specs, sizes), parameters), backend, make)

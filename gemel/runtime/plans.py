@@ -19,12 +19,14 @@ from gemel import _core
 from gemel.dtype import default_float
 from gemel.errors import NoKernelError
 from gemel.ir.graph import Graph
-from gemel.ir.text import signature
+from gemel.ir.op import Op
+from gemel.ir.text import call_text, signature
 from gemel.process.forking import compiling
 from gemel.process.urgent import urgent
 from gemel.runtime import cache, files
 from gemel.runtime.backend import Backend
 from gemel.runtime.relay import Relay
+from gemel.spec import Spec
 
 #: The most files that a process writes: a program that needs more does not repeat its calls.
 MOST_FILES = 1024
@@ -138,6 +140,19 @@ def plan_for(
 
 def _plan(keeper: _core.Keeper | None, kernels: list[Any], image: bytes) -> Any:
     return _core.Plan(image, kernels, (), keeper)
+
+
+def single_plan(
+    op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any], backend: Backend
+) -> Any:
+    """The plan of one operation on dense arrays of these sizes."""
+
+    def make() -> Any:
+        from gemel.runtime.single import single_image
+
+        return single_image(op, specs, parameters, backend, {}, [])
+
+    return plan_for(call_text(op, (specs, "dense"), parameters), backend, make)
 
 
 def plan_of(

@@ -24,9 +24,9 @@ from gemel.ir.op_kinds import Composite, Elementwise
 from gemel.ir.text import call_text
 from gemel.ir.trace import own
 from gemel.runtime import callback
-from gemel.runtime.backend import Backend, backend_for, backend_of
+from gemel.runtime.backend import backend_for, backend_of
 from gemel.runtime.creation import create, creation
-from gemel.runtime.plans import ELEMENTWISE, Prepared, cached, making, plan_for
+from gemel.runtime.plans import ELEMENTWISE, Prepared, cached, making, plan_for, single_plan
 from gemel.runtime.relay import by_numpy, core_step
 from gemel.spec import Spec, extents
 
@@ -138,19 +138,6 @@ def strides_of(inputs: tuple[Any, ...]) -> dict[int, tuple[int, ...]]:
     }
 
 
-def single_plan(
-    op: Op, specs: tuple[Spec, ...], parameters: dict[str, Any], backend: Backend
-) -> Any:
-    """The plan of one operation on dense arrays of these sizes."""
-
-    def make() -> Any:
-        from gemel.runtime.single import single_image
-
-        return single_image(op, specs, parameters, backend, {}, [])
-
-    return plan_for(call_text(op, (specs, "dense"), parameters), backend, make)
-
-
 # --- calls the core leaves to Python --------------------------------------------------------
 
 
@@ -256,6 +243,6 @@ def as_entry(value: Any, beside: Iterable[Any] = ()) -> Entry:
 
 
 __all__ = [
-    *("as_entry", "check_one_device", "elementwise_kernel", "prepare", "run", "single_plan"),
+    *("as_entry", "check_one_device", "elementwise_kernel", "prepare", "run"),
     "spec_of",
 ]

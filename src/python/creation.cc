@@ -52,12 +52,7 @@ CreationPointer prepared(OpObject* op, const Arguments& arguments) {
   if (sizes != Py_None) made->sizes = borrowed(sizes);
   PyObject* array = made->sizes.get();
   PlanCall call(&array, array == nullptr ? 0 : 1, nullptr);
-  Mismatch mismatch;
-  const ProgramPointer program = program_of(plan);
-  made->binding = call.bind(program, &mismatch);
-  if (made->binding == nullptr) {
-    throw Error("RuntimeError", program->name + ": the plan does not fit the call it was made for");
-  }
+  made->binding = call.bind_made(program_of(plan));
   return made;
 }
 

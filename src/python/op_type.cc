@@ -182,10 +182,7 @@ BindingPointer prepare_binding(OpObject* op, PlanCall& call, CallKey& like,
     return nullptr;
   }
   const ProgramPointer program = program_of(plan.get());
-  BindingPointer binding = call.bind(program, &mismatch);
-  if (binding == nullptr) {
-    throw Error("RuntimeError", program->name + ": the plan does not fit the call it was made for");
-  }
+  BindingPointer binding = call.bind_made(program);
   if (programs().find(like) == nullptr) {
     programs().insert(like, std::make_shared<std::vector<ProgramPointer>>());
   }

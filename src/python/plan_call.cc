@@ -89,6 +89,13 @@ BindingPointer PlanCall::bind(const ProgramPointer& program, Mismatch* mismatch)
   return Binding::make(program, tensors(), mismatch);
 }
 
+BindingPointer PlanCall::bind_made(const ProgramPointer& program) {
+  Mismatch mismatch;
+  BindingPointer binding = bind(program, &mismatch);
+  if (binding != nullptr) return binding;
+  throw Error("RuntimeError", program->name + ": the plan does not fit the call it was made for");
+}
+
 void PlanCall::replace(size_t index, Reference copy) {
   arrays_[index] = copy.get();
   copies_.push_back(std::move(copy));

@@ -53,6 +53,8 @@ class PlanCall {
   PlanCall(PyObject* const* arrays, size_t array_count, PyObject* const* scalars);
   // Null when the program does not fit; `mismatch` then says why.
   BindingPointer bind(const ProgramPointer& program, Mismatch* mismatch);
+  // The same for a program made for this call; throws if it does not fit.
+  BindingPointer bind_made(const ProgramPointer& program);
   std::string explain(const Program& program, const Mismatch& mismatch) {
     return gemel::explain(program, mismatch, tensors());
   }
