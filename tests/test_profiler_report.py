@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import threading
 import time
 from collections.abc import Iterator
@@ -20,7 +21,9 @@ from gemel.profiler.report import held_by_memory, merged
 @pytest.fixture(autouse=True)
 def stopped() -> Iterator[None]:
     npx.waitall()
+    gc.disable()  # of all that earlier tests left, which takes up to a second
     yield
+    gc.enable()
     profiler.set_state("stop")
 
 
@@ -134,6 +137,19 @@ def test_planted(kind: str) -> None:
         assert SAID[kind] in str(profiler.sync_points())
     else:
         assert SAID.get(kind, "") in found.remedy
+
+
+def test_garbage_collections() -> None:
+    x, kept = np.ones((3,)), [[] for _ in range(300_000)]
+    profiler.set_state("run")
+    for _ in range(30):
+        x = x + 1
+        gc.collect()
+    profiler.set_state("stop")
+    found = profiler.report()
+    assert found.bottleneck == "Python issue" and kept
+    assert "garbage collector" in found.remedy and "gc.freeze()" in found.remedy
+    assert not any("_collects" in str(callback) for callback in gc.callbacks)
 
 
 MEMORY = """

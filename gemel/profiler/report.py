@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from gemel import _core, config
 from gemel.profiler.records import Operation, Trace, kibibytes
-from gemel.profiler.sampling import Sampler
+from gemel.profiler.sampling import COLLECTOR, Sampler
 from gemel.profiler.sync import sync_points
 
 #: Sync points are named as the bottleneck if they cost this fraction of the time, and this fraction
@@ -37,6 +37,8 @@ REMEDIES = {
     "for memory",
     "copies": "keep arrays on the device that uses them: copy once, before the loop",
     "compute": "the engine is busy{longest}: only less work or more cores help",
+    COLLECTOR: "Python takes longer than the {tiny} it issues{place}: gc.freeze() once everything "
+    "is built keeps what stays out of it, gc.disable() prevents it during the loop",
 }
 
 Interval = tuple[int, int]
@@ -150,11 +152,13 @@ class _Times:
         operations = self.trace.finished()
         mean = sum(o.duration for o in operations) / 1e3 / (len(operations) or 1)
         points = [p for p in sync_points(self.trace) if p.kind != "queue"][:1]
-        return REMEDIES[name].format(
+        place = _most("; most of it at", self._places(name))
+        collects = name == "Python issue" and COLLECTOR in place
+        return REMEDIES[COLLECTOR if collects else name].format(
             limit=limit,
             tiny=f"{len(operations)} operations of {mean:.1f} us each",
             line="".join(f" ({p.file}:{p.line}, {p.times} times)" for p in points),
-            place=_most("; most of it at", self._places(name)),
+            place=place,
             longest=_most(", most of it for", [(o.name, o.duration) for o in operations]),
         )
 

@@ -1,11 +1,13 @@
 """Samples of what the program does in Python: reading data, transforming them, or anything else.
 
 While the profiler runs, a thread looks every few milliseconds at the stack of the thread that
-started it.
+started it. Garbage collections, which stop all of Python, report themselves: the stack would blame
+the line that allocated last.
 """
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 import threading
@@ -24,6 +26,8 @@ DATASET = os.path.join(DATA, "dataset.py")
 TRANSFORMS = os.path.join(DATA, "vision", "transforms")
 LIBRARY = os.path.dirname(os.__file__)
 GENERATOR = 0x20  # a flag of code objects
+#: Where a sample of a garbage collection is.
+COLLECTOR = "Python's garbage collector"
 
 
 class Sample(NamedTuple):
@@ -55,6 +59,8 @@ class Sampler:
         self._began: tuple[int, int] | None = None
         self._end = threading.Event()
         self._looker: threading.Thread | None = None
+        self._collecting = 0  # when the garbage collection that runs began
+        self._collected = 0  # nanoseconds of garbage collections since the last sample
 
     def start(self) -> None:
         """Start sampling; does nothing if it has started."""
@@ -63,6 +69,8 @@ class Sampler:
         self.thread, self._ident = _core.trace_thread(), threading.get_ident()
         self._began = time.perf_counter_ns(), time.process_time_ns()
         self._end.clear()
+        self._collecting = self._collected = 0
+        gc.callbacks.append(self._collects)
         self._looker = threading.Thread(target=self._look, name="gemel-sampler", daemon=True)
         self._looker.start()
 
@@ -72,6 +80,7 @@ class Sampler:
             return
         self.spans.append(self.span())
         self._began = None
+        gc.callbacks.remove(self._collects)
         self._end.set()
         if self._looker is not None:
             self._looker.join()
@@ -96,9 +105,20 @@ class Sampler:
         while not self._end.wait(INTERVAL):
             frame = sys._current_frames().get(self._ident)
             now = time.perf_counter_ns()
+            collected, self._collected = min(self._collected, now - last), 0
+            if collected:
+                self.samples.append(Sample(now, collected, "python", COLLECTOR))
             if frame is not None:
-                self.samples.append(Sample(now, now - last, *classified(frame)))
+                self.samples.append(Sample(now, now - last - collected, *classified(frame)))
             last = now
+
+    def _collects(self, phase: str, _: dict[str, int]) -> None:
+        """Python calls this at the beginning and the end of a garbage collection."""
+        now = time.perf_counter_ns()
+        if phase == "start":
+            self._collecting = now
+        elif self._collecting:
+            self._collected += now - self._collecting
 
 
 def classified(frame: FrameType | None) -> tuple[str, str]:
@@ -131,4 +151,4 @@ def _reads(frame: FrameType, ours: bool) -> bool:
     return bool(frame.f_code.co_flags & GENERATOR) or frame.f_code.co_name == "__next__"
 
 
-__all__ = ["Sample", "Sampler", "Span", "classified"]
+__all__ = ["COLLECTOR", "Sample", "Sampler", "Span", "classified"]
