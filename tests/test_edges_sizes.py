@@ -335,3 +335,31 @@ def test_lists_nested_deeper_than_arrays_are_refused(deep: int | None) -> None:
     for way in ways:
         with pytest.raises(gemel.errors.ShapeError, match="at most 32 dimensions"):
             way()
+
+
+# --- no elements, but other extents that no loop would get through --------------------------
+
+LONG = 2**46
+WITHOUT_ELEMENTS: dict[str, tuple[Callable[[Any], Any], tuple[int, ...]]] = {
+    "add": (lambda x: x[:, :, ::2] + x[:, :, 1::2], (LONG, 0, 6)),
+    "copy": (lambda x: x.transpose(2, 1, 0).copy(), (12, 0, LONG)),
+    "sum of nothing": (lambda x: x.sum(axis=(0, 1)), (12,)),
+    "nothing of sums": (lambda x: (x * 2).sum(axis=2), (LONG, 0)),
+    "softmax": (npx.softmax, (LONG, 0, 12)),
+    "cumsum": (lambda x: np.cumsum(x, axis=0), (LONG, 0, 12)),
+    "sort": (np.sort, (LONG, 0, 12)),
+    "product": (lambda x: x @ np.ones((12, 3)), (LONG, 0, 3)),
+    "random": (lambda x: np.random.uniform(size=x.shape), (LONG, 0, 12)),
+    "concatenate": (lambda x: np.concatenate([x, x]), (2 * LONG, 0, 12)),
+    "one_hot": (lambda x: npx.one_hot(x.astype("int32"), 5), (LONG, 0, 12, 5)),
+}
+
+
+@pytest.mark.parametrize("name", WITHOUT_ELEMENTS)
+def test_nothing_is_computed_for_no_elements(name: str) -> None:
+    function, shape = WITHOUT_ELEMENTS[name]
+    x = np.zeros((LONG, 0, 12))
+    for call in (function, gemel.compile(function)):
+        result = call(x)
+        assert result.shape == shape
+        assert not result.asnumpy().any()

@@ -217,8 +217,8 @@ class Nest:
     def finish(self) -> Launch:
         """The launch. Drops loops of length 1, merges adjacent loops and chooses the vector's
         loop."""
-        outer = [d for d, n in enumerate(self.shape) if d not in self.reduced and n != 1]
-        inner = [d for d, n in enumerate(self.shape) if d in self.reduced and n != 1]
+        outer = self.needed([d for d in range(len(self.shape)) if d not in self.reduced])
+        inner = self.needed(sorted(self.reduced))
         once = [(1, [0] * len(self.operands))]
         rows = self.merged(outer) or once
         if len(rows) > 1 and not inner:
@@ -262,6 +262,12 @@ class Nest:
             integers += [strides[i] for _, strides in loops]
         integers += self.extras
         return self._launch(program, rows, columns, integers)
+
+    def needed(self, dimensions: list[int]) -> list[int]:
+        """The dimensions that need loops: not those of length 1, and no others beside one without
+        elements, around which they would run for nothing."""
+        empty = [d for d in dimensions if same_for_all(self.shape[d], 0)]
+        return empty[:1] or [d for d in dimensions if self.shape[d] != 1]
 
     def _launch(
         self, program: Program, rows: list[Loop], columns: list[Loop], integers: list[int]
