@@ -1,4 +1,4 @@
-"""Running sums and products by kernels: every dtype, axis and layout against NumPy."""
+"""Scans by kernels: every dtype, axis and layout against NumPy."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ import numpy
 import pytest
 
 import gemel
-from gemel import np
+from gemel import autograd, np, npx
+from gemel.errors import DTypeError
 
 SHAPES = [(1000,), (7,), (1,), (0,), (5, 33), (3, 40, 5), (2, 0, 3), (4, 1, 5)]
 VIEWS = {
@@ -38,6 +39,70 @@ def test_along_every_axis(name: str, dtype: str, shape: tuple[int, ...]) -> None
             expected = right(view(x), name, axis)
             assert found.dtype == expected.dtype
             numpy.testing.assert_allclose(found.asnumpy(), expected, rtol=tolerance, atol=1e-30)
+
+
+EXTREMES = {
+    "maximum": (npx.cummax, numpy.maximum),
+    "minimum": (npx.cummin, numpy.minimum),
+    "logaddexp": (npx.logcumsumexp, numpy.logaddexp),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint16", "bool"])
+@pytest.mark.parametrize("name", EXTREMES)
+def test_extremes_and_logarithms_of_sums(name: str, dtype: str, shape: tuple[int, ...]) -> None:
+    function, expected = EXTREMES[name]
+    x = (numpy.random.default_rng(1).random(shape) * 20 - 5).astype(dtype)
+    if dtype.startswith("float") and x.size > 20:
+        x.flat[3], x.flat[7], x.flat[19] = -numpy.inf, numpy.inf, numpy.nan
+    wide = "float64" if name == "logaddexp" else dtype
+    for view in VIEWS.values():
+        for axis in range(-len(shape), len(shape)):
+            found = function(view(np.array(x, dtype=dtype)), axis=axis)
+            same = getattr(np, name).accumulate(view(np.array(x, dtype=dtype)), axis=axis)
+            numpy.testing.assert_array_equal(found.asnumpy(), same.asnumpy())
+            with numpy.errstate(invalid="ignore"):
+                wanted = expected.accumulate(view(x).astype(wide), axis=axis)
+            if name == "logaddexp":
+                close = {"float16": 3e-3, "float32": 1e-5, "float64": 1e-12}[found.dtype.name]
+                numpy.testing.assert_allclose(found.asnumpy(), wanted, rtol=close, atol=close)
+            else:
+                assert found.dtype == wanted.dtype
+                numpy.testing.assert_array_equal(found.asnumpy(), wanted)
+
+
+def test_logarithms_of_sums_do_not_overflow() -> None:
+    x = np.array([-2000.0, -1999.0, 800.0, -numpy.inf, 801.0], dtype="float64")
+    wanted = numpy.logaddexp.accumulate(x.asnumpy())
+    numpy.testing.assert_allclose(npx.logcumsumexp(x).asnumpy(), wanted, rtol=1e-15)
+    x.attach_grad()
+    with autograd.record():
+        loss = (npx.logcumsumexp(x) * np.array([1.0, 2.0, -3.0, 0.0, 4.0])).sum()
+    loss.backward()
+    e = 1 / (1 + numpy.exp(1.0))
+    wanted = [1 + 2 * e, 2 * (1 - e), -3 + 4 * e, 0, 4 * (1 - e)]
+    numpy.testing.assert_allclose(x.grad.asnumpy(), wanted, rtol=1e-12)
+
+
+def test_the_gradient_of_extremes_goes_to_the_last_of_equal_ones() -> None:
+    x = np.array([[1.0, 3.0, 3.0, 2.0, 4.0]])
+    x.attach_grad()
+    with autograd.record():
+        loss = (np.maximum.accumulate(x, axis=1) * np.array([1.0, 10.0, 100.0, 1000.0, 0.5])).sum()
+    loss.backward()
+    assert x.grad.tolist() == [[1, 10, 1100, 0, 0.5]]
+    with autograd.record():
+        loss = npx.cummin(-x).sum()
+    loss.backward()
+    assert x.grad.tolist() == [[-1, -1, -2, 0, -1]]
+
+
+def test_there_are_no_extremes_of_complex_numbers() -> None:
+    x = np.array([1 + 2j, 1 - 2j, 3j])
+    for function in (np.maximum.accumulate, npx.cummin, npx.logcumsumexp):
+        with pytest.raises(DTypeError, match="complex"):
+            function(x)
 
 
 def test_a_scan_of_something_repeated() -> None:

@@ -262,7 +262,9 @@ class Analysis:
         names = {step.name for step in program.code}
         if "scatter_add" in names:
             return 1
-        if "scan" in names and any(o.stride_class != CONTIGUOUS for o in program.operands):
+        scans = {step.attribute for step in program.code if step.name == "scan"}
+        apart = any(o.stride_class != CONTIGUOUS for o in program.operands)
+        if scans and apart and "logsum" not in scans:
             return 1  # nothing is faster than one position after another
         moving = (o for o in program.operands if o.role != INDEX and o.stride_class != BROADCAST)
         sizes = [o.dtype.itemsize for o in moving]

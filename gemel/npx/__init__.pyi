@@ -209,6 +209,12 @@ def ctc_loss(
     """The CTC loss: -log of the probability of labels (batch, labels) given data (time, batch,
     classes) before softmax; one number per example, inf if a label is too long."""
 
+def cummax(x: Any, axis: int = -1, *, out: Any = None) -> ndarray:
+    """The largest of the elements up to each one along an axis; NaN from the first NaN on."""
+
+def cummin(x: Any, axis: int = -1, *, out: Any = None) -> ndarray:
+    """The smallest of the elements up to each one along an axis; NaN from the first NaN on."""
+
 def deconvolution(
     data: Any,
     weight: Any,
@@ -494,6 +500,9 @@ def log_softmax(
     out: Any = None,
 ) -> ndarray:
     """The logarithm of `softmax`, accurate where softmax is nearly 0 or 1; -inf behind a length."""
+
+def logcumsumexp(x: Any, axis: int = -1, *, out: Any = None) -> ndarray:
+    """log(cumsum(exp(x))) along an axis, without overflow."""
 
 def logsumexp(
     x: Any, /, axis: Any = None, keepdims: builtins.bool = False, *, out: Any = None
@@ -961,6 +970,8 @@ __all__ = [
     "cpu",
     "cpu_pinned",
     "ctc_loss",
+    "cummax",
+    "cummin",
     "current_context",
     "current_device",
     "deconvolution",
@@ -1001,6 +1012,7 @@ __all__ = [
     "load",
     "log_sigmoid",
     "log_softmax",
+    "logcumsumexp",
     "logsumexp",
     "masked_log_softmax",
     "masked_softmax",

@@ -58,6 +58,7 @@ later(
     "gemel.ops.norms",
     "gemel.ops.polynomials",
     "gemel.ops.products",
+    "gemel.ops.scans",
     "gemel.ops.regions",
     "gemel.ops.reinterpreting",
     "gemel.ops.rounding",

@@ -24,6 +24,7 @@ from gemel.ops.cumulative import cumprod, cumsum
 from gemel.ops.elementwise import iota, subtract
 from gemel.ops.indexing import scatter
 from gemel.ops.reduction import all, any, in_dtype, max, min, prod, sum
+from gemel.ops.scans import cummax, cummin, logcumsumexp
 from gemel.ops.shape import broadcast_to, operand, operands, reshape
 from gemel.spec import Spec, normalize_axes, normalize_axis, product
 
@@ -32,7 +33,12 @@ REDUCTIONS: dict[str, Any] = {
     **{"add": sum, "multiply": prod, "maximum": max, "minimum": min},
     **{"logical_and": all, "logical_or": any},
 }
-RUNNING = {"add": cumsum, "multiply": cumprod}
+#: The same for the elements so far. Sums and products of small integers are of wider ones.
+RUNNING: dict[str, Any] = {
+    **{"add": cumsum, "multiply": cumprod},
+    **{"maximum": cummax, "minimum": cummin, "logaddexp": logcumsumexp},
+}
+WIDER = ("add", "multiply")
 
 
 def _function(name: str) -> Any:
@@ -101,7 +107,7 @@ def _reduction(
     reduction = REDUCTIONS[name]
     given = {"initial": initial, "where": where, "out": out}
     common = {key: given[key] for key in reduction.common}
-    if name in RUNNING:
+    if name in WIDER:
         common["dtype"] = dtype
     return reduction(in_dtype(x, dtype), axis=axis, keepdims=keepdims, **common)
 
@@ -148,7 +154,7 @@ def _(x: Spec, indices: Spec, *, by: str, axis: int) -> Spec:
             f"{by}.reduceat: {indices} must be a one-dimensional array of positions"
         )
     shape = (*x.shape[:place], *indices.shape, *x.shape[place + 1 :])
-    summed = by in RUNNING and x.dtype.kind in "biu"
+    summed = by in WIDER and x.dtype.kind in "biu"
     return Spec(shape, sum.result_dtype(x.dtype) if summed else _combined_dtype(by, x))
 
 

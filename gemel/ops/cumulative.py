@@ -51,16 +51,16 @@ def _(x: Spec, *, axis: int) -> Spec:
 
 @cumsum.lower
 def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int) -> None:
-    _scan(emit, outputs, inputs, axis, "sum")
+    scan(emit, outputs, inputs, axis, "sum")
 
 
 @cumprod.lower
 def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int) -> None:
-    _scan(emit, outputs, inputs, axis, "prod")
+    scan(emit, outputs, inputs, axis, "prod")
 
 
-def _scan(emit: Emitter, outputs: Any, inputs: Any, axis: int, kind: str) -> None:
-    """One loop that carries the result so far."""
+def scan(emit: Emitter, outputs: Any, inputs: Any, axis: int, kind: str) -> None:
+    """Write one loop that carries the result so far; `kind` is a kind of reduction."""
     (result,), (x,) = outputs, inputs
     if result.shape[axis] == 1 or any(type(n) is int and n == 0 for n in result.shape):
         emit.copy(x, result)

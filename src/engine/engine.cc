@@ -235,6 +235,10 @@ void Engine::release_inline(Storage* const* reads, int read_count, Storage* cons
 
 bool Engine::may_block() const noexcept { return serial() || !has_room(); }
 
+double Engine::backlog() const noexcept {
+  return static_cast<double>(state_->backlog.load(std::memory_order_relaxed)) * 1e-3;
+}
+
 bool Engine::has_room() const noexcept {
   return state_->pending() < state_->queue_operations.load(std::memory_order_relaxed);
 }

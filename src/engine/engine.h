@@ -202,6 +202,7 @@ class Operation {
   Operation* older_ = nullptr;  // its neighbours among the unfinished operations of its lane
   Operation* newer_ = nullptr;
   uint64_t taken_bytes_ = 0;  // what it allocates when it starts: new results and workspace
+  int64_t nanoseconds_ = 0;   // what it adds to the backlog
   uint64_t ahead_bytes_ = 0;  // allocated by those that finished between it and its newer neighbour
   uint64_t traced_ = 0;       // its record in the trace
   uint8_t epoch_ = 0;         // which counter of pending operations counts it
@@ -359,6 +360,9 @@ class Engine {
   int workers() const noexcept;
   bool serial() const noexcept;
   Counters counters() const;
+  // The estimated microseconds on one core of all that is pending; a second for each operation in
+  // a lane with a thread of its own, about which nothing is known.
+  double backlog() const noexcept;
 
   // Around a fork. If the front end knows of the fork beforehand, it calls close_for_fork (with the
   // GIL, since a thread that has found room and still holds the GIL must not have to wait) to keep

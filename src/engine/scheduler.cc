@@ -25,27 +25,6 @@ const FailurePointer& partial_failure(const Operation& operation, const Storage*
 
 }  // namespace
 
-bool EngineState::done(const Condition& condition) const noexcept {
-  const Storage* storage = condition.storage;
-  switch (condition.kind) {
-    case Condition::Kind::kWritten:
-      return storage->writes_finished_.load(std::memory_order_acquire) >= condition.writes;
-    case Condition::Kind::kIdle:
-      return Engine::idle(storage);
-    case Condition::Kind::kDevice:
-      return device_pending[condition.device].load(std::memory_order_acquire) == 0;
-    case Condition::Kind::kEpoch:
-      return epoch_over(condition.epoch, condition.own);
-    case Condition::Kind::kRoom:
-      return Engine::get().has_room();
-    case Condition::Kind::kFlag:
-      return condition.flag->load(std::memory_order_acquire);
-    case Condition::Kind::kJob:
-      return condition.job->helpers.load(std::memory_order_acquire) == 0;
-  }
-  return true;
-}
-
 // --- the heaps ---
 
 // Whether `left` is to start after `right`. With this order std::push_heap keeps the operation to
@@ -160,6 +139,7 @@ void EngineState::remove(Operation* operation, bool ran) {
   (older != nullptr ? older->newer_ : lane.oldest) = newer;
   (newer != nullptr ? newer->older_ : lane.newest) = older;
   add<int64_t>(device_pending[operation->device], -1);
+  add(backlog, -operation->nanoseconds_);
   if (older == nullptr) {
     lane.ahead_bytes -= operation->ahead_bytes_;
     return;
@@ -338,6 +318,9 @@ void EngineState::link(Operation* operation) {
   pending_in[operation->epoch_].fetch_add(1);
   append(operation);
   add<int64_t>(device_pending[operation->device], 1);
+  const double known = in_pool(operation->lane) ? operation->microseconds : kUnknown;
+  operation->nanoseconds_ = static_cast<int64_t>(std::min(known, kUnknown) * 1e3);
+  add(backlog, operation->nanoseconds_);
   ++counters.queued;
   for (Storage* storage : operation->writes) add_request(operation, storage, true);
   for (Storage* storage : operation->reads) add_request(operation, storage, false);

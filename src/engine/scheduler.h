@@ -268,6 +268,7 @@ struct EngineState {
   std::atomic<uint64_t> epoch{0};
   std::atomic<int64_t> pending_in[2] = {};
   std::atomic<int> pending_waiters{0};  // threads that wait for such a counter
+  std::atomic<int64_t> backlog{0};      // nanoseconds, see Engine::backlog
   // See waking.cc for these.
   std::atomic<int> looking{0};
   std::atomic<int> parked{0};  // = parked_workers.size(), for the inline rule
@@ -348,6 +349,7 @@ constexpr double kWorthWaking = 30.0;
 // A waiting thread takes operations that no thread waits for only when they are this short, since
 // its own storage may be ready at any moment.
 constexpr double kShortMicroseconds = 300.0;
+constexpr double kUnknown = 1e6;       // what an operation of unknown length adds to the backlog
 constexpr int kPollMilliseconds = 50;  // between two looks for Ctrl-C
 constexpr uint64_t kAheadBytes = uint64_t{32} << 20;
 constexpr size_t kMostFailures = 1000;  // remembered; further ones are only counted

@@ -27,6 +27,27 @@ bool Engine::wait_all_quietly(InterruptedFunction interrupted) {
   return state_->begin_epoch(interrupted, over) && state_->help_until(over, interrupted);
 }
 
+bool EngineState::done(const Condition& condition) const noexcept {
+  const Storage* storage = condition.storage;
+  switch (condition.kind) {
+    case Condition::Kind::kWritten:
+      return storage->writes_finished_.load(std::memory_order_acquire) >= condition.writes;
+    case Condition::Kind::kIdle:
+      return Engine::idle(storage);
+    case Condition::Kind::kDevice:
+      return device_pending[condition.device].load(std::memory_order_acquire) == 0;
+    case Condition::Kind::kEpoch:
+      return epoch_over(condition.epoch, condition.own);
+    case Condition::Kind::kRoom:
+      return Engine::get().has_room();
+    case Condition::Kind::kFlag:
+      return condition.flag->load(std::memory_order_acquire);
+    case Condition::Kind::kJob:
+      return condition.job->helpers.load(std::memory_order_acquire) == 0;
+  }
+  return true;
+}
+
 // Once the counter of an epoch has been zero, the epoch is over for good, although a later epoch
 // may use the counter again.
 bool EngineState::epoch_over(uint64_t which, int64_t own) const noexcept {

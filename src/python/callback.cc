@@ -1,5 +1,6 @@
 #include "python/callback.h"
 
+#include "program/meeting.h"
 #include "python/array.h"
 #include "python/failures.h"
 #include "python/waits.h"
@@ -146,6 +147,21 @@ class CallbackLaunch final : public Launch {
 };
 
 constexpr size_t kMostSteps = 1024;
+// What is pending is waited for if it takes no longer than these microseconds: handing a function
+// over to the Python lane, whose thread has to get the GIL from this one, takes as long, and all
+// that needs its results would be handed over, too.
+constexpr double kShortWait = 50.0;
+
+void wait_briefly(const std::vector<PyObject*>& inputs) {
+  if (inside_operation() || trace::active() || Meeting::any_open()) return;
+  for (PyObject* input : inputs) {
+    if (!is_array(input)) continue;
+    Storage* storage = tensor_of(input).storage;
+    if (Engine::ready(storage)) continue;
+    if (Engine::get().backlog() > kShortWait) return;
+    python_front().wait_until_written(storage);
+  }
+}
 
 }  // namespace
 
@@ -168,6 +184,7 @@ Reference issue_callback(const Callback& callback) {
   const std::vector<ResultSpec>& specs = *callback.results;
   Reference results = owned(PyTuple_New(static_cast<Py_ssize_t>(specs.size())));
   std::vector<PyObject*> made;
+  if (callback.targets.empty()) wait_briefly(callback.inputs);
   for (size_t i = 0; i < specs.size(); ++i) {
     const ResultSpec& spec = specs[i];
     Reference result = new_array(spec.code, spec.shape.data(), static_cast<int>(spec.shape.size()),

@@ -40,7 +40,7 @@ STORED_ONLY = ("float16", "bfloat16")
 COMPLEX = {"complex64": "float", "complex128": "double"}
 #: How reductions combine two values, and how argmax and argmin compare.
 JOINED = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
-JOINED |= {"any": "bit_or", "all": "bit_and"}
+JOINED |= {"any": "bit_or", "all": "bit_and", "logsum": "logaddexp"}
 EXTREMES = {"argmax": ">", "argmin": "<"}
 SIGNATURE = "(void *const *buffers, const int64_t *integers, int64_t begin, int64_t end)"
 

@@ -424,6 +424,12 @@ def power_common(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
     return xp.where(normal & (abs(exponent) < 126.0), p * power_of_two(n, x.dtype), xp.nan)
 
 
+def logaddexp(xp: Lane, a: Recorded, b: Recorded) -> Recorded:
+    """log(exp(a) + exp(b)), without overflow."""
+    distance = xp.where(a == b, 0, a - b)  # of equal infinities: not NaN
+    return xp.maximum(a, b) + xp.log1p(xp.exp(-abs(distance)))
+
+
 def power_short(xp: Lane, y: Recorded) -> Recorded:
     """Whether `powers` may have a shorter way for this exponent."""
     twice = y + y
@@ -448,7 +454,7 @@ def power(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
 
 FUNCTIONS: dict[str, Callable[..., Recorded]] = {
     **{name: globals()[name] for name in program.FUNCTIONS},
-    **{f.__name__: f for f in (far_sine, exp_falling, power, power_common, power_short)},
+    **{f.__name__: f for f in (far_sine, exp_falling, logaddexp, power, power_common, power_short)},
     **{f.__name__: f for f in (scaled, scaled_down)},
     **powers.FUNCTIONS,
     **rounding.FUNCTIONS,

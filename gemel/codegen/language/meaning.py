@@ -38,6 +38,11 @@ from gemel.codegen.language.spelling import spelled
 from gemel.dtype import DType
 
 Array = Any
+#: What scans combine elements with, by kind.
+SCANS = {
+    **{"sum": numpy.add, "prod": numpy.multiply, "max": numpy.maximum, "min": numpy.minimum},
+    **{"logsum": numpy.logaddexp},
+}
 #: One axis of the arrays below: the positions along a dimension, or along several together.
 Axis = dict[int, Array]
 
@@ -275,7 +280,7 @@ class _Walk:
         return found.astype(step.dtype.name).reshape(*found.shape, *[1] * len(inner))
 
     def _scan(self, step: Instruction, value: Array) -> Array:
-        scan = numpy.cumsum if step.attribute == "sum" else numpy.cumprod
+        scan = SCANS[step.attribute].accumulate
         found = scan(self._flat(value), -1, dtype=value.dtype)
         found = found + found.dtype.type(0) if step.attribute == "sum" else found
         return found.reshape(*value.shape[: self.outer], *self.shape[self.outer :])

@@ -133,7 +133,8 @@ class Nest:
         self.recorder.store(self.operand(place, strides, OUTPUT), value.cast(place.dtype))
 
     def scan(self, kind: str, value: Any) -> Any:
-        """The sum or product of the values at this and all earlier reduced positions."""
+        """The values at this and all earlier reduced positions, combined as by the reduction
+        `kind`."""
         return self.recorder.scan(kind, value)
 
     # --- positions that depend on values ----------------------------------------------------

@@ -81,7 +81,7 @@ class Recorder:
         return self.append("reduce", dtype, (value,), kind)
 
     def scan(self, kind: str, value: Recorded) -> Recorded:
-        """The sum or product of `value` at this and all earlier inner positions."""
+        """`value` at this and all earlier inner positions, combined as by the reduction `kind`."""
         return self.append("scan", value.dtype, (value,), kind)
 
 

@@ -130,7 +130,7 @@ class Printer:
 
     def _expanded(self, step: Instruction, arguments: list[Value]) -> Value:
         """A function that `mathlib` expresses in simpler instructions."""
-        value = self._function(step.name, self._dtype(step), *arguments)
+        value = self.expand(step.name, self._dtype(step), *arguments)
         return splat(self.builder, value, self.lanes)
 
     def _power(self, step: Instruction, a: Value, b: Value) -> Value:
@@ -142,15 +142,15 @@ class Printer:
         if exponent is not b or self.lanes == 1:
             return self._power_to_one(step, a, b, exponent)
         builder = self.builder
-        common = self._function("power_common", step.dtype, a, b)
-        short = self._function("power_short", step.dtype, b)
+        common = self.expand("power_common", step.dtype, a, b)
+        short = self.expand("power_short", step.dtype, b)
         unusual = builder.or_(builder.fcmp_unordered("uno", common, common), short)
 
         def compute() -> Value:
             found = self._expanded(step, [a, b])
             for condition, name in powers.SHORT:
-                short = self._function(condition, step.dtype, b)
-                found = builder.select(short, self._function(name, step.dtype, a, b), found)
+                short = self.expand(condition, step.dtype, b)
+                found = builder.select(short, self.expand(name, step.dtype, a, b), found)
             return found
 
         return builder.where_any(unusual, [common], lambda: [compute()])[0]
@@ -162,7 +162,7 @@ class Printer:
         name, source = str(step.attribute), self._dtype(step, 2)
 
         def one(builder: Builder, *arguments: Value) -> Value:
-            return Printer(builder, 1, self.target)._function(name, source, *arguments)
+            return Printer(builder, 1, self.target).expand(name, source, *arguments)
 
         def each(builder: Builder, *arguments: Value) -> Value:
             found: Value = Constant(usual.type, "poison")
@@ -185,11 +185,11 @@ class Printer:
         after = builder.append_basic_block()
         asking = Printer(builder, 1, self.target)
         for condition, name in powers.SHORT:
-            short = asking._function(condition, step.dtype, exponent)
+            short = asking.expand(condition, step.dtype, exponent)
             chosen, others = builder.append_basic_block(), builder.append_basic_block()
             builder.cbranch(short, chosen, others)
             builder.position_at_end(chosen)
-            results.append((self._function(name, step.dtype, a, b), builder.block))
+            results.append((self.expand(name, step.dtype, a, b), builder.block))
             builder.branch(after)
             builder.position_at_end(others)
         results.append((self._expanded(step, [a, b]), builder.block))
@@ -259,7 +259,7 @@ class Printer:
             if dtypes.float16 in (source, following) and self.target.halves:
                 value = self._half(value, following)
             elif name:
-                value = self._function(name, source, value)
+                value = self.expand(name, source, value)
             else:
                 value = self._converted(value, source, following)
             source = following
@@ -285,7 +285,8 @@ class Printer:
         found: Value = getattr(self.builder, name)(value, kind)
         return found
 
-    def _function(self, name: str, source: DType, *arguments: Value) -> Value:
+    def expand(self, name: str, source: DType, *arguments: Value) -> Value:
+        """The function of `mathlib` of this name, of arguments of the dtype `source`."""
         code, result = mathlib.expansion(name, source)  # printed in place, not called
         printer = Printer(self.builder, self.lanes, self.target)
         return printer.emit(code, given=dict(enumerate(arguments)))[result]

@@ -12,7 +12,7 @@ from typing import Any
 
 from gemel import dtype as dtypes
 from gemel.codegen.llvm.assembly import I8, I64, Builder, Constant, Value, widened
-from gemel.codegen.llvm.expression import extreme
+from gemel.codegen.llvm.expression import Printer, extreme
 from gemel.codegen.llvm.memory import lane_numbers
 from gemel.codegen.llvm.registers import constant, shuffle_mask, splat
 from gemel.dtype import DType
@@ -49,7 +49,7 @@ class Accumulator:
         low, high = _limits(self.dtype)
         identities: dict[str, Any] = {
             "sum": 0, "prod": 1, "max": low, "most": low, "min": high, "any": False, "all": True,
-            "argmax": low, "argmin": high,
+            "logsum": low, "argmax": low, "argmin": high,
         }  # fmt: skip
         if kind not in identities:
             raise CompileError(f"unknown reduction {kind!r}; there are {', '.join(identities)}")
@@ -96,6 +96,8 @@ class Accumulator:
             return [builder.or_(a[0], b[0])]
         if self.kind == "all" or (self.kind == "min" and boolean):
             return [builder.and_(a[0], b[0])]
+        if self.kind == "logsum":
+            return [Printer(builder, a[0].type.lanes).expand("logaddexp", self.dtype, a[0], b[0])]
         if self.kind == "most":
             return [builder.select(builder.fcmp_ordered(">", b[0], a[0]), b[0], a[0])]
         name = "greater" if self.kind == "max" else "less"

@@ -15,6 +15,11 @@ from gemel.onnx.write.table import Call, Written, exports
 from gemel.spec import Spec, normalize_axis
 
 SCALAR = Spec((), bool_)
+#: What scans combine elements with.
+COMBINES = {
+    **{"cumprod": "multiply", "cummax": "maximum", "cummin": "minimum"},
+    **{"logcumsumexp": "logaddexp"},
+}
 
 
 @exports("branch")
@@ -122,11 +127,11 @@ def _in_order(graph: Graph, stacked: str, spec: Spec, loop: LoopSpec) -> str:
     return graph.reshape(stacked, (loop.length, spec.size), (loop.length, *spec.shape))
 
 
-@exports("cumprod")
+@exports("cumprod", "cummax", "cummin", "logcumsumexp")
 def _(graph: Graph, call: Call, x: str, *, axis: int) -> Written:
     wide = call.result.dtype.accumulate
     x = graph.cast(x, call.inputs[0].dtype, wide)
-    found = _so_far(graph, call, x, wide, "multiply", axis)
+    found = _so_far(graph, call, x, wide, COMBINES[call.name], axis)
     return graph.cast(found, wide, call.result.dtype)
 
 

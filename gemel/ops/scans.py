@@ -1,0 +1,140 @@
+"""The largest and smallest elements so far, and logarithms of sums so far, along an axis."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gemel.ir.declare import op
+from gemel.ir.interpret import spec_of
+from gemel.ir.public import Array
+from gemel.ir.reference import numpy
+from gemel.ir.rules import Emitter
+from gemel.ops.cumulative import backwards, scan
+from gemel.ops.elementwise import cast, exp, iota, log, negative, subtract, where
+from gemel.ops.exponents import logaddexp
+from gemel.ops.logic import equal, isnan, logical_or
+from gemel.ops.selection import add_along_axis
+from gemel.ops.shape import operand
+from gemel.spec import Spec, normalize_axis
+
+INFINITY = float("inf")
+
+
+@op(public="npx")
+def cummax(x: Any, *, axis: int) -> Any:
+    """The largest of the elements up to each one along an axis."""
+    return numpy().maximum.accumulate(x, axis)
+
+
+@op(public="npx")
+def cummin(x: Any, *, axis: int) -> Any:
+    """The smallest of the elements up to each one along an axis."""
+    return numpy().minimum.accumulate(x, axis)
+
+
+@op(public="npx")
+def logcumsumexp(x: Any, *, axis: int) -> Any:
+    """The logarithm of the sum of the exponentials up to each element along an axis."""
+    dtype = _logarithms(spec_of(x))
+    found = numpy().logaddexp.accumulate(x.astype(dtype.accumulate.name), axis)
+    return found.astype(dtype.name)
+
+
+@cummax.spec
+def _(x: Spec, *, axis: int) -> Spec:
+    normalize_axis("cummax", axis, x.ndim)
+    return Spec(x.shape, x.dtype)
+
+
+@cummin.spec
+def _(x: Spec, *, axis: int) -> Spec:
+    normalize_axis("cummin", axis, x.ndim)
+    return Spec(x.shape, x.dtype)
+
+
+@logcumsumexp.spec
+def _(x: Spec, *, axis: int) -> Spec:
+    normalize_axis("logcumsumexp", axis, x.ndim)
+    return Spec(x.shape, _logarithms(x))
+
+
+def _logarithms(x: Spec) -> Any:
+    """The dtype of `logaddexp` of elements of x."""
+    element = Spec((), x.dtype)
+    return logaddexp.infer(element, element)[0].dtype
+
+
+@cummax.lower
+def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int) -> None:
+    scan(emit, outputs, inputs, axis, "max")
+
+
+@cummin.lower
+def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int) -> None:
+    scan(emit, outputs, inputs, axis, "min")
+
+
+@logcumsumexp.lower
+def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int) -> None:
+    scan(emit, outputs, inputs, axis, "logsum")
+
+
+@cummax.facade
+def _(x: Any, axis: int = -1) -> Array:
+    """The largest of the elements up to each one along an axis; NaN from the first NaN on.
+
+    The gradient of equal ones goes to the last of them.
+    """
+    return cummax(operand(x), axis=axis)
+
+
+@cummin.facade
+def _(x: Any, axis: int = -1) -> Array:
+    """The smallest of the elements up to each one along an axis; NaN from the first NaN on.
+
+    The gradient of equal ones goes to the last of them.
+    """
+    return cummin(operand(x), axis=axis)
+
+
+@logcumsumexp.facade
+def _(x: Any, axis: int = -1) -> Array:
+    """log(cumsum(exp(x))) along an axis, without overflow."""
+    return logcumsumexp(operand(x), axis=axis)
+
+
+@cummax.gradient
+def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
+    return (_to_extremes(g, y, x, axis),)
+
+
+@cummin.gradient
+def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
+    return (_to_extremes(g, y, x, axis),)
+
+
+def _to_extremes(g: Any, y: Any, x: Any, axis: int) -> Any:
+    """g, each element added at the last position so far where x is the extreme y."""
+    place = normalize_axis("cummax", axis, x.ndim)
+    positions = iota(shape=x.shape, axis=place, dtype="int64")
+    chosen = cummax(where(logical_or(equal(x, y), isnan(x)), positions, 0), axis=place)
+    return add_along_axis(g, chosen, axis=place, extent=x.shape[place])
+
+
+@logcumsumexp.gradient
+def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
+    # The sum over later elements of g exp(x - y), by logarithms, since exp(-y) may overflow.
+    x = cast(x, dtype=y.dtype)
+    parts = (g, negative(g))
+    gained, lost = (
+        exp(x + _later(where(part > 0, log(part), -INFINITY) - y, axis)) for part in parts
+    )
+    return (where(equal(x, -INFINITY), 0, subtract(gained, lost)),)
+
+
+def _later(x: Any, axis: int) -> Any:
+    """The `logcumsumexp` of each element and all later ones."""
+    return backwards(logcumsumexp(backwards(x, axis), axis=axis), axis)
+
+
+__all__ = ["cummax", "cummin", "logcumsumexp"]
