@@ -39,6 +39,25 @@ def test_issuing_a_callback_does_not_wait():
     assert y.tolist() == [4] * 4
 
 
+def test_issuing_a_callback_does_not_wait_for_another_one():
+    begun, over, in_time = threading.Event(), threading.Event(), []
+
+    def hold(v: numpy.ndarray) -> numpy.ndarray:
+        begun.set()
+        in_time.append(over.wait(60))
+        return v
+
+    x = np.ones((4,))
+    with reader(x):
+        x += 1
+        held = npx.callback(hold, x, outputs=((4,), "float32"))
+    assert begun.wait(60)
+    y = npx.callback(lambda v: v * 2, held + 1, outputs=((4,), "float32"))
+    over.set()
+    assert y.tolist() == [6] * 4
+    assert in_time == [True]
+
+
 def test_several_results_views_and_dtypes():
     x = np.arange(12).reshape((3, 4))
 

@@ -205,6 +205,7 @@ bool Engine::acquire_inline(Storage* const* read_list, int read_count, Storage* 
       lacks_memory |= storage->data_.load(std::memory_order_relaxed) == nullptr;
     }
     ++state.counters.inlined;
+    add<uint64_t>(state.held_inline, reads.size() + writes.size());
   }
   bool complete = true;
   if (lacks_memory) {
@@ -228,6 +229,7 @@ void Engine::release_inline(Storage* const* reads, int read_count, Storage* cons
   Guard guard(state.lock);
   if (failure != nullptr) state.register_failure(++state.sequence, failure);
   state.release_storages(list(reads, read_count), list(writes, write_count), failure, replaced);
+  add<uint64_t>(state.held_inline, -static_cast<uint64_t>(read_count + write_count));
   if (state.ready_lanes != 0 || !state.parked_waiters.empty()) state.restore(wakes);
 }
 
@@ -236,6 +238,7 @@ void Engine::release_inline(Storage* const* reads, int read_count, Storage* cons
 bool Engine::may_block() const noexcept { return serial() || !has_room(); }
 
 double Engine::backlog() const noexcept {
+  if (state_->held_inline.load(std::memory_order_relaxed) > 0) return kUnknown;
   return static_cast<double>(state_->backlog.load(std::memory_order_relaxed)) * 1e-3;
 }
 

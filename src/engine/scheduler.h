@@ -267,8 +267,9 @@ struct EngineState {
   // zero. Of the epoch before that nothing is left, so two counters are enough.
   std::atomic<uint64_t> epoch{0};
   std::atomic<int64_t> pending_in[2] = {};
-  std::atomic<int> pending_waiters{0};  // threads that wait for such a counter
-  std::atomic<int64_t> backlog{0};      // nanoseconds, see Engine::backlog
+  std::atomic<int> pending_waiters{0};   // threads that wait for such a counter
+  std::atomic<int64_t> backlog{0};       // nanoseconds, see Engine::backlog
+  std::atomic<uint64_t> held_inline{0};  // how many storages acquire_inline has given out
   // See waking.cc for these.
   std::atomic<int> looking{0};
   std::atomic<int> parked{0};  // = parked_workers.size(), for the inline rule
