@@ -638,6 +638,13 @@ def _windows() -> list[Case]:
         _case("peaks", (1, 2, 8), kernel=(3,), stride=(1,), before=(0,), after=(1,), most=None),
         _case("peaks", (2, 1, 4, 9), kernel=(2, 2), stride=(2, 3), before=(0, 0), after=(0, 0),
               most=(0, 0)),
+        *(_case("adaptive_pooling", (2, 3, *image), smooth=(Draw((2, 3, *image), "smooth"),),
+                kind=kind, sizes=sizes)
+          for kind in ("avg", "max")
+          for image, sizes in (((7,), (3,)), ((6, 4), (3, 2)), ((6, 8), (7, 5)))),
+        _case("gather_inside", (2, 7, 3), Draw((2, 4), "place", "int64", 7), axis=1),
+        _case("part_sums", Draw((2, 7, 3), "smooth", "float32"), axis=1, parts=3),
+        _case("part_peaks", (2, 7, 3), axis=1, parts=4),
         _case("peak", (2, 3, 4), axes=(1, 2), keepdims=True),
         _case("peak", (2, 3, 2, 4), axes=(2,), keepdims=False),
         _case("pooling", (2, 3, 8), kernel=(), stride=(), pad=(), p=2, kind="avg",

@@ -64,6 +64,9 @@ POOLS: list[tuple[Any, tuple[int, ...], tuple[int, ...]]] = [
     (lambda: nn.GlobalAvgPool1D(), (2, 3, 7), (2, 3, 1)),
     (lambda: nn.GlobalAvgPool2D(), (2, 3, 4, 5), (2, 3, 1, 1)),
     (lambda: nn.GlobalAvgPool3D(), (2, 3, 2, 4, 5), (2, 3, 1, 1, 1)),
+    (lambda: nn.AdaptiveMaxPool1D(3), (2, 3, 7), (2, 3, 3)),
+    (lambda: nn.AdaptiveAvgPool2D((7, None)), (2, 3, 4, 5), (2, 3, 7, 5)),
+    (lambda: nn.AdaptiveAvgPool3D(2), (2, 3, 2, 4, 5), (2, 3, 2, 2, 2)),
 ]
 
 

@@ -198,6 +198,8 @@ PARTICULAR |= {"summed_windows", "weights_in_rounds", "winograd_weights", "peaks
 PARTICULAR |= {"bordered_windows"}
 PARTICULAR |= {"rnn_step", "lstm_step", "gru_step"}
 PARTICULAR |= {"blocked_attention", "blocked_attention_backward"}
+#: Those that are windows where the parts divide the image.
+PARTICULAR |= {"adaptive_pooling", "part_sums", "part_peaks"}
 
 
 def layouts_of(place: int) -> list[str]:

@@ -78,22 +78,20 @@ def _(data: Any, **settings: Any) -> Written:
 
 
 @legacy("_contrib_AdaptiveAvgPooling2D", inputs=1, axes={"data": IMAGES})
-@as_written
 def adaptive_average_pooling(data: Any, output_size: Any = (1, 1)) -> Any:
     """The means of output_size (rows, columns) parts of images (N, C, height, width)."""
     size = (output_size,) if isinstance(output_size, int) else tuple(output_size) or (1,)
-    rows, columns = size * 2 if len(size) == 1 else size
-    height, width = map(int, data.shape[2:])
-    left, right = _shares(height, rows, data.dtype), _shares(width, columns, data.dtype)
-    return np.matmul(np.matmul(left, data), right.T)
+    return npx.adaptive_pooling(data, size * 2 if len(size) == 1 else size)
 
 
-def _shares(extent: int, parts: int, dtype: Any) -> Any:
-    """The weight of each line in each part: (parts, extent)."""
-    edges = [(i * extent // parts, -(-(i + 1) * extent // parts)) for i in range(parts)]
-    return np.array(
-        [[(a <= n < b) / (b - a) for n in range(extent)] for a, b in edges], dtype=dtype
-    )
+@written("adaptive_pooling")
+def _(data: Any, output_size: Any, pool_type: str = "avg", layout: Any = None) -> Written | None:
+    size = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
+    if pool_type != "avg" or layout not in (None, "NCHW") or len(size) != 2 or None in size:
+        return None
+    if len(data.shape) != 4:
+        return None
+    return Written("_contrib_AdaptiveAvgPooling2D", (data,), {"output_size": size})
 
 
 @legacy("Crop", axes={"data": IMAGES})

@@ -24,6 +24,16 @@ from gemel.npx.engine import priority as priority
 def activation(data: Any, act_type: str = "relu", *, out: Any = None) -> ndarray:
     """An activation by its name. Raises `UnknownNameError`, suggesting the nearest."""
 
+def adaptive_pooling(
+    data: Any,
+    output_size: Any,
+    pool_type: str = "avg",
+    layout: str | None = None,
+    *,
+    out: Any = None,
+) -> ndarray:
+    """The average or the largest element ("max") of each part of data (N, C, *space)."""
+
 def arange_like(
     data: Any,
     start: float = 0.0,
@@ -949,6 +959,7 @@ def while_loop(
 
 __all__ = [
     "activation",
+    "adaptive_pooling",
     "arange_like",
     "attention",
     "batch_dot",

@@ -31,6 +31,7 @@ later(  # those of networks first: modules are imported in this order until a na
     "gemel.ops.attention",
     "gemel.ops.recurrent",
     "gemel.ops.padding",
+    "gemel.ops.adaptive",
 )
 later(
     "gemel.ops.applied",
@@ -58,10 +59,10 @@ later(
     "gemel.ops.norms",
     "gemel.ops.polynomials",
     "gemel.ops.products",
-    "gemel.ops.scans",
     "gemel.ops.regions",
     "gemel.ops.reinterpreting",
     "gemel.ops.rounding",
+    "gemel.ops.scans",
     "gemel.ops.selection",
     "gemel.ops.sequences",
     "gemel.ops.series",

@@ -280,7 +280,7 @@ class _Walk:
         return found.astype(step.dtype.name).reshape(*found.shape, *[1] * len(inner))
 
     def _scan(self, step: Instruction, value: Array) -> Array:
-        scan = SCANS[step.attribute].accumulate
+        scan = SCANS[str(step.attribute)].accumulate
         found = scan(self._flat(value), -1, dtype=value.dtype)
         found = found + found.dtype.type(0) if step.attribute == "sum" else found
         return found.reshape(*value.shape[: self.outer], *self.shape[self.outer :])

@@ -49,6 +49,12 @@ if TYPE_CHECKING:
     from gemel.gluon.nn.deformable import DeformableConvolution, ModulatedDeformableConvolution
     from gemel.gluon.nn.normalization import Embedding, GroupNorm, InstanceNorm, LayerNorm
     from gemel.gluon.nn.pooling import (
+        AdaptiveAvgPool1D,
+        AdaptiveAvgPool2D,
+        AdaptiveAvgPool3D,
+        AdaptiveMaxPool1D,
+        AdaptiveMaxPool2D,
+        AdaptiveMaxPool3D,
         AvgPool1D,
         AvgPool2D,
         AvgPool3D,
@@ -79,6 +85,12 @@ __all__ = [
     "GELU",
     "SELU",
     "Activation",
+    "AdaptiveAvgPool1D",
+    "AdaptiveAvgPool2D",
+    "AdaptiveAvgPool3D",
+    "AdaptiveMaxPool1D",
+    "AdaptiveMaxPool2D",
+    "AdaptiveMaxPool3D",
     "AvgPool1D",
     "AvgPool2D",
     "AvgPool3D",

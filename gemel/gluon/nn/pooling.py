@@ -189,7 +189,86 @@ class GlobalAvgPool3D(_Global):
     _axes, _kind = 3, "avg"
 
 
+class _Adaptive(HybridBlock):
+    """Base class of layers that divide images of any size into a given number of parts, with the
+    arguments of `npx.adaptive_pooling`."""
+
+    _axes: ClassVar[int]
+    _kind: ClassVar[str]
+
+    def __init__(self, output_size: Any, layout: str | None = None, **settings: Any) -> None:
+        super().__init__(**settings)
+        layout = layout or LAYOUTS[self._axes - 1][0]
+        is_channels_last(type(self).__name__, layout, self._axes)
+        several = isinstance(output_size, (tuple, list))
+        self.output_size = tuple(output_size) if several else (output_size,) * self._axes
+        if len(self.output_size) != self._axes:
+            raise ShapeError(
+                f"{type(self).__name__}: output_size {output_size} must be a number, or "
+                f"{self._axes} of them"
+            )
+        self._layout = layout
+
+    def _alias(self) -> str:
+        return "pool"
+
+    def _takes(self) -> str:
+        return f"{self._axes + 2} axes: batch, channels and space"
+
+    @of_array
+    def forward(self, x: Tensor) -> Tensor:
+        """(batch, channels, *space) -> (batch, channels, *output_size)."""
+        if len(x.shape) != self._axes + 2:
+            raise ShapeError(f"{type(self).__name__}: the input has shape {list(x.shape)}")
+        return npx.adaptive_pooling(x, self.output_size, self._kind, self._layout)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(output_size={self.output_size}, layout={self._layout})"
+
+
+class AdaptiveMaxPool1D(_Adaptive):
+    """The maximum of each of `output_size` parts of a sequence."""
+
+    _axes, _kind = 1, "max"
+
+
+class AdaptiveMaxPool2D(_Adaptive):
+    """The maximum of each of `output_size` parts of an image."""
+
+    _axes, _kind = 2, "max"
+
+
+class AdaptiveMaxPool3D(_Adaptive):
+    """The maximum of each of `output_size` parts of a volume."""
+
+    _axes, _kind = 3, "max"
+
+
+class AdaptiveAvgPool1D(_Adaptive):
+    """The average of each of `output_size` parts of a sequence."""
+
+    _axes, _kind = 1, "avg"
+
+
+class AdaptiveAvgPool2D(_Adaptive):
+    """The average of each of `output_size` parts of an image."""
+
+    _axes, _kind = 2, "avg"
+
+
+class AdaptiveAvgPool3D(_Adaptive):
+    """The average of each of `output_size` parts of a volume."""
+
+    _axes, _kind = 3, "avg"
+
+
 __all__ = [
+    "AdaptiveAvgPool1D",
+    "AdaptiveAvgPool2D",
+    "AdaptiveAvgPool3D",
+    "AdaptiveMaxPool1D",
+    "AdaptiveMaxPool2D",
+    "AdaptiveMaxPool3D",
     "AvgPool1D",
     "AvgPool2D",
     "AvgPool3D",
