@@ -12,12 +12,11 @@ from typing import Any
 
 from gemel.errors import ShapeError, unknown_name
 from gemel.extent import Dim, same_for_all
-from gemel.ir.declare import composite, op
+from gemel.ir.declare import composite
 from gemel.ir.keywords import static
 from gemel.ir.public import Array
-from gemel.ir.reference import numpy
 from gemel.ops.elementwise import cast, divide, floor_divide, iota, minimum, where
-from gemel.ops.indexing import scatter
+from gemel.ops.indexing import gather_inside
 from gemel.ops.layouts import channels_first, channels_last, is_channels_last
 from gemel.ops.peaks import peak
 from gemel.ops.pooling import pooling
@@ -72,29 +71,6 @@ def members(extent: Any, parts: Any) -> tuple[Any, Any]:
     most = (extent - 2) // parts + 2
     place = begin + iota(shape=(1, most), axis=1, dtype="int64")
     return minimum(place, end - 1), place < end
-
-
-@op(onnx="Gather", mxnet="_npi_take", moves=1)
-def gather_inside(x: Any, places: Any, *, axis: int) -> Any:
-    """`gather` at positions that exist, which nobody has to check."""
-    return numpy().take(x, places, axis=axis, mode="clip")
-
-
-@gather_inside.spec
-def _(x: Spec, places: Spec, *, axis: int) -> Spec:
-    return Spec((*x.shape[:axis], *places.shape, *x.shape[axis + 1 :]), x.dtype)
-
-
-@gather_inside.gradient
-def _(g: Any, y: Any, x: Any, places: Any, *, axis: int) -> Any:
-    return scatter(g, places, axis=axis, shape=x.shape), None
-
-
-@gather_inside.element
-def _(loop: Any, at: Any, x: Any, places: Any, *, axis: int) -> Any:
-    after = axis + len(places.shape)
-    position = loop.limited(places.at(*at[axis:after]), x.shape[axis])
-    return x.at(*at[:axis], position, *at[after:])
 
 
 def seen(x: Any, axis: int, parts: Any) -> tuple[Any, Any]:

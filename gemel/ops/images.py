@@ -25,7 +25,7 @@ from gemel.ops.elementwise import (
     rint,
     where,
 )
-from gemel.ops.indexing import gather
+from gemel.ops.indexing import gather_inside
 from gemel.ops.reduction import mean
 from gemel.ops.resampling import weighed
 from gemel.ops.shape import expand_dims, operand, reshape, transpose
@@ -130,7 +130,7 @@ def _stretched(x: Any, axis: int, size: Any, linear: bool, corners: bool = False
     old = x.shape[axis]
     if not linear:
         number = iota(shape=(size,), axis=0, dtype="int64")
-        return gather(x, floor_divide(multiply(number, old), size), axis=axis)
+        return gather_inside(x, floor_divide(multiply(number, old), size), axis=axis)
     if not corners:
         return _sampled(x, axis, 0.0, old, size, linear)
     # The span between the centres of the outermost pixels, plus half a new pixel on both sides.
@@ -456,7 +456,7 @@ def _part(x: Any, axis: int, extent: Any, size: int, shares: tuple[float, float]
 def _lines(x: Any, axis: int, numbers: Any) -> Any:
     """The lines with these numbers, (size,), or (N, size) for the axis -3 or -2 of a batch."""
     if len(numbers.shape) == 1:
-        return gather(x, numbers, axis=axis % len(x.shape))
+        return gather_inside(x, numbers, axis=axis % len(x.shape))
     images = iota(shape=(x.shape[0],), axis=0, dtype="int64")
     if axis == -3:
         return x[expand_dims(images, -1), numbers]

@@ -157,6 +157,13 @@ def gather(x: Any, indices: Any, *, axis: int) -> Any:
     return numpy().take(x, indices, axis=axis)
 
 
+@op(onnx="Gather", mxnet="_npi_take", moves=1)
+def gather_inside(x: Any, indices: Any, *, axis: int) -> Any:
+    """`gather` at positions from 0 that exist, which need no checks."""
+    return numpy().take(x, indices, axis=axis, mode="clip")
+
+
+@gather_inside.spec
 @gather.spec
 def _(x: Spec, indices: Spec, *, axis: int) -> Spec:
     integer_indices("take", indices)
@@ -164,6 +171,7 @@ def _(x: Spec, indices: Spec, *, axis: int) -> Spec:
     return Spec((*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :]), x.dtype)
 
 
+@gather_inside.gradient
 @gather.gradient
 def _(g: Any, y: Any, x: Any, indices: Any, *, axis: int) -> Any:
     return scatter(g, indices, axis=axis, shape=x.shape), None
@@ -174,6 +182,13 @@ def _(loop: Any, at: Any, x: Any, indices: Any, *, axis: int) -> Any:
     after = axis + len(indices.shape)
     loop.failure = out_of_range("take", (axis, x.shape[axis]))
     position = loop.checked(indices.at(*at[axis:after]), x.shape[axis])
+    return x.at(*at[:axis], position, *at[after:])
+
+
+@gather_inside.element
+def _(loop: Any, at: Any, x: Any, indices: Any, *, axis: int) -> Any:
+    after = axis + len(indices.shape)
+    position = loop.limited(indices.at(*at[axis:after]), x.shape[axis])
     return x.at(*at[:axis], position, *at[after:])
 
 
@@ -267,6 +282,7 @@ def _taken(x: Any, indices: Any, axis: Any, mode: str) -> Any:
         before, after = x.shape[:axis], x.shape[axis + 1 :]
         if 0 in (*before, *after):  # nothing is selected, so the axis may be empty, too
             return reshape(x, shape=(*before, *indices.shape, *after))
+        return gather_inside(x, indices, axis=axis)
     return gather(x, indices, axis=axis)
 
 

@@ -13,7 +13,7 @@ from gemel.ir.public import Array, function
 from gemel.ir.reference import numpy
 from gemel.lists import leaves
 from gemel.ops.elementwise import cast, floor, full, iota, limit, rint, sign, where
-from gemel.ops.indexing import assign, gather, place
+from gemel.ops.indexing import assign, gather_inside, place
 from gemel.ops.reduction import max, mean, min
 from gemel.ops.shape import broadcast_to, concatenate, listed, operand, reshape
 from gemel.ops.statistics import median
@@ -37,7 +37,7 @@ def _turned(x: Any, axis: int, at: Any, twice: int) -> Any:
     shape = tuple(-1 if a == axis else 1 for a in range(x.ndim))
     turns, within = at // half, at % half
     back = turns % 2 == 1
-    values = gather(x, where(back, extent - 1 - within, within), axis=axis)
+    values = gather_inside(x, where(back, extent - 1 - within, within), axis=axis)
     lead = (slice(None),) * axis
     first, last = (x[lead + (end,)] for end in (slice(0, 1), slice(-1, None)))
     turns, back = (reshape(each, shape=shape) for each in (turns, back))
@@ -151,7 +151,7 @@ def _padded(x: Any, sides: Any, mode: str, settings: tuple[Any, Any, Any]) -> An
             if mode in TURNED:
                 x = _turned(x, axis, at, TURNED[mode])
             else:
-                x = gather(x, BORDERS[mode](at, extent), axis=axis)
+                x = gather_inside(x, BORDERS[mode](at, extent), axis=axis)
         elif mode == "linear_ramp":
             x = _ramped(x, axis, (before, after), ends[axis])
         else:

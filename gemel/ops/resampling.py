@@ -10,7 +10,7 @@ from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.public import Array, function
 from gemel.ops import elementwise as ops
-from gemel.ops.indexing import gather
+from gemel.ops.indexing import gather_inside
 from gemel.ops.interpolation import interpolated
 from gemel.ops.reduction import in_dtype, widened
 from gemel.ops.shape import expand_dims, operand, reshape, transpose
@@ -68,7 +68,9 @@ def weighed(x: Any, axis: int, size: int, interp: int, shrinks: bool) -> Any:
     for column in zip(*full, strict=True):
         numbers, weights = zip(*column, strict=True)
         weight = ops.cast(operand(list(weights), (x,)), dtype=x.dtype)
-        part = gather(x, above.index_item(numbers, x), axis=axis) * reshape(weight, shape=shape)
+        part = gather_inside(x, above.index_item(numbers, x), axis=axis) * reshape(
+            weight, shape=shape
+        )
         found = part if found is None else found + part
     return in_dtype(found, own)
 

@@ -198,7 +198,7 @@ def _(node: Node) -> Found:
     return (call("basic_index", x, key=tuple(("slice", *span, 1) for span in spans)),)
 
 
-@rule("gather")
+@rule("gather", "gather_inside")
 def _(node: Node) -> Found:
     # Positions may count from the end. "wrap" is right for all positions that are in range.
     settings = {"axis": node.params["axis"], "mode": "wrap"}

@@ -201,7 +201,7 @@ def _positions(graph: Graph, indices: str, dtype: DType) -> str:
     return indices if dtype.name in ("int32", "int64") else graph.cast(indices, dtype, "int64")
 
 
-@exports("gather")
+@exports("gather", "gather_inside")
 def _(graph: Graph, call: Call, x: str, indices: str, *, axis: int) -> Written:
     return graph.node("Gather", x, _positions(graph, indices, call.inputs[1].dtype), axis=axis)
 
