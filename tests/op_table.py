@@ -37,7 +37,7 @@ FUNCTIONS = frozenset((
     "softplus", "normal", "log_gamma",
     "tan", "arcsin", "arccos", "arctan", "arctan2", "hypot", "sinc", "sinh", "cosh", "arcsinh",
     "arccosh", "arctanh", "degrees", "radians", "exp2", "log2", "log10", "logaddexp", "logaddexp2",
-    "logcumsumexp",
+    "logcumsumexp", "exponential_sums",
     "cbrt", "ldexp", "elu", "gamma", "gammaln", "digamma", "polygamma", "erfinv",
 ))  # fmt: skip
 
@@ -389,6 +389,8 @@ def _reductions() -> list[Case]:
         found += [_case(name, Draw(shape, "nonzero"), smooth=soft, axis=axis) for axis in (1, -1)]
     for name in ("cummax", "cummin", "logcumsumexp"):
         found += [_case(name, shape, smooth=soft, axis=axis) for axis in (0, -1)]
+    for later in (False, True):
+        found.append(_case("exponential_sums", *[SMALL] * 3, axis=-1, later=later))
     found += [_case("ranked", SMALL, ranks=(0, 3)), _case("ranked", (2, 3, 5), ranks=(2, 2, 4))]
     found.append(_case("sum", (), axis=None, keepdims=False))
     found.append(_case("sum", SMALL, axis=(), keepdims=False))

@@ -85,6 +85,34 @@ def test_logarithms_of_sums_do_not_overflow() -> None:
     numpy.testing.assert_allclose(x.grad.asnumpy(), wanted, rtol=1e-12)
 
 
+def test_logarithms_of_long_sums_are_exact() -> None:
+    x = numpy.random.default_rng(0).standard_normal((2, 100_000)).astype("float32") * 3
+    wanted = numpy.logaddexp.accumulate(x.astype("float64"), axis=1)
+    for found in (npx.logcumsumexp(np.array(x)), npx.logcumsumexp(np.array(x).T, axis=0).T):
+        numpy.testing.assert_allclose(found.asnumpy(), wanted, atol=2e-6)
+
+
+def test_the_gradient_of_logarithms_of_sums_has_gradients_everywhere() -> None:
+    """Also where its own gradient is 0, beside elements that add nothing, and it keeps NaN."""
+    x = np.array([-numpy.inf, 0.0, 1.0, -numpy.inf, 2.0], dtype="float64")
+    x.attach_grad()
+    with autograd.record():
+        y = npx.logcumsumexp(x)[1:]
+        (first,) = autograd.grad((y * y).sum() / 2, [x], create_graph=True)
+        first[1].backward()
+    y, e = numpy.logaddexp.accumulate([0.0, 1.0, -numpy.inf, 2.0]), numpy.exp([0.0, 1.0, 0.0, 2.0])
+    shares = numpy.triu(e[:, None] / numpy.exp(y))  # of element i in the sum j
+    shares[2] = 0
+    wanted = (shares[0] * (1 - y) * shares).sum(1)
+    wanted[0] += (y * shares[0]).sum()
+    numpy.testing.assert_allclose(first.asnumpy(), [0, *shares @ y], rtol=1e-12)
+    numpy.testing.assert_allclose(x.grad.asnumpy(), [0, *wanted], rtol=1e-12, atol=1e-15)
+    with autograd.record():
+        y = npx.logcumsumexp(x)
+    y.backward(np.array([1.0, 1.0, numpy.nan, 1.0, 1.0], dtype="float64"))
+    assert numpy.isnan(x.grad.asnumpy()[1:3]).all() and not np.isnan(x.grad[-1])
+
+
 def test_the_gradient_of_extremes_goes_to_the_last_of_equal_ones() -> None:
     x = np.array([[1.0, 3.0, 3.0, 2.0, 4.0]])
     x.attach_grad()

@@ -59,14 +59,15 @@ def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int) -> None:
     scan(emit, outputs, inputs, axis, "prod")
 
 
-def scan(emit: Emitter, outputs: Any, inputs: Any, axis: int, kind: str) -> None:
-    """Write one loop that carries the result so far; `kind` is a kind of reduction."""
+def scan(emit: Emitter, outputs: Any, inputs: Any, axis: int, kind: str, wide: Any = None) -> None:
+    """Write one loop that carries the result so far, in the dtype `wide` or the one in which `sum`
+    accumulates; `kind` is a kind of reduction."""
     (result,), (x,) = outputs, inputs
     if result.shape[axis] == 1 or any(type(n) is int and n == 0 for n in result.shape):
         emit.copy(x, result)
         return
     x = emit.contiguous(x) if x.layout.lies_across else x  # one order of loops for both
-    wide = result.dtype.accumulate
+    wide = wide or result.dtype.accumulate
     loop = emit.loop(result.shape, reduced=frozenset({axis % len(result.shape)}))
     loop.store(result, loop.scan(kind, loop.load(x).cast(wide)))
     loop.finish()

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.ir.declare import op
+from gemel.dtype import float64
+from gemel.ir.declare import composite, op
 from gemel.ir.interpret import spec_of
 from gemel.ir.public import Array
 from gemel.ir.reference import numpy
 from gemel.ir.rules import Emitter
 from gemel.ops.cumulative import backwards, scan
-from gemel.ops.elementwise import cast, exp, iota, log, negative, subtract, where
+from gemel.ops.elementwise import cast, exp, iota, log, multiply, negative, subtract, where
 from gemel.ops.exponents import logaddexp
 from gemel.ops.logic import equal, isnan, logical_or
+from gemel.ops.reduction import floating
 from gemel.ops.selection import add_along_axis
 from gemel.ops.shape import operand
 from gemel.spec import Spec, normalize_axis
@@ -35,9 +37,8 @@ def cummin(x: Any, *, axis: int) -> Any:
 @op(public="npx")
 def logcumsumexp(x: Any, *, axis: int) -> Any:
     """The logarithm of the sum of the exponentials up to each element along an axis."""
-    dtype = _logarithms(spec_of(x))
-    found = numpy().logaddexp.accumulate(x.astype(dtype.accumulate.name), axis)
-    return found.astype(dtype.name)
+    found = numpy().logaddexp.accumulate(x.astype("float64"), axis)
+    return found.astype(_logarithms(spec_of(x)).name)
 
 
 @cummax.spec
@@ -76,7 +77,9 @@ def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int) -> None:
 
 @logcumsumexp.lower
 def _(emit: Emitter, outputs: Any, inputs: Any, *, axis: int) -> None:
-    scan(emit, outputs, inputs, axis, "logsum")
+    # An error in a logarithm is one in proportion to the sum: in float32, those of 100,000 steps
+    # are as much as 0.3 %.
+    scan(emit, outputs, inputs, axis, "logsum", float64)
 
 
 @cummax.facade
@@ -123,17 +126,41 @@ def _to_extremes(g: Any, y: Any, x: Any, axis: int) -> Any:
 
 @logcumsumexp.gradient
 def _(g: Any, y: Any, x: Any, *, axis: int) -> Any:
-    # The sum over later elements of g exp(x - y), by logarithms, since exp(-y) may overflow.
-    x = cast(x, dtype=y.dtype)
+    # Where y is -inf, so is every x up to there: exp(x - y) is 0 beside any other y.
+    y = where(equal(y, -INFINITY), 0, y)
+    return (exponential_sums(g, cast(x, dtype=y.dtype), y, axis=axis, later=True),)
+
+
+@composite()
+def exponential_sums(g: Any, a: Any, b: Any, *, axis: int, later: bool) -> Any:
+    """For each element of a, the sum of g exp(a - b) over the g and b there and after it, or before
+    it: g, a and b have one shape.
+
+    It is an operation, because the gradient of its body is wrong where an element of g is 0.
+    """
+    # By logarithms, since exp(-b) may overflow. A NaN is not left out.
+    g, a, b = map(floating, (g, a, b))
     parts = (g, negative(g))
-    gained, lost = (
-        exp(x + _later(where(part > 0, log(part), -INFINITY) - y, axis)) for part in parts
-    )
-    return (where(equal(x, -INFINITY), 0, subtract(gained, lost)),)
+    logarithms = (where(part <= 0, -INFINITY, log(part)) - b for part in parts)
+    gained, lost = (exp(a + _summed(each, axis, later)) for each in logarithms)
+    return subtract(gained, lost)
 
 
-def _later(x: Any, axis: int) -> Any:
-    """The `logcumsumexp` of each element and all later ones."""
+@exponential_sums.spec
+def _(g: Spec, a: Spec, b: Spec, *, axis: int, later: bool) -> Spec:
+    return Spec(a.shape, a.dtype.floating)
+
+
+@exponential_sums.gradient
+def _(h: Any, y: Any, g: Any, a: Any, b: Any, *, axis: int, later: bool) -> Any:
+    of_g = exponential_sums(h, negative(b), negative(a), axis=axis, later=not later)
+    return of_g, multiply(h, y), negative(multiply(g, of_g))
+
+
+def _summed(x: Any, axis: int, later: bool) -> Any:
+    """The `logcumsumexp` of each element and all later ones, or all earlier ones."""
+    if not later:
+        return logcumsumexp(x, axis=axis)
     return backwards(logcumsumexp(backwards(x, axis), axis=axis), axis)
 
 
