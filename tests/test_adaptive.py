@@ -97,6 +97,12 @@ def test_layouts_and_dtypes() -> None:
     assert half.dtype == "float16" and half.item() == 1  # added up in float32
 
 
+def test_parts_in_an_array() -> None:
+    sizes, x = numpy.array([2, 3]), np.ones((1, 1, 4, 5))
+    assert npx.adaptive_pooling(x, sizes).shape == (1, 1, 2, 3)
+    assert nn.AdaptiveMaxPool2D(sizes)(x).shape == (1, 1, 2, 3)
+
+
 def test_nan_and_equal_elements() -> None:
     x = np.array([[[1.0, 3.0, 3.0, numpy.nan, 2.0]]])
     x.attach_grad()
@@ -115,7 +121,16 @@ WRONG = {
     "kind": (lambda x: npx.adaptive_pooling(x, 2, pool_type="mean"), GemelError, "avg"),
     "axes": (lambda x: npx.adaptive_pooling(x[0, 0], 2), ShapeError, "3 to 5"),
     "empty": (lambda x: npx.adaptive_pooling(x[:, :, :0], 2), ShapeError, "empty"),
+    "bool": (lambda x: npx.adaptive_pooling(x, True), ShapeError, "output_size True"),
+    "layout": (
+        lambda x: npx.adaptive_pooling(x, -1, layout="NHWC"),
+        ShapeError,
+        r"\[1, 1, 4, 5\]: output_size -1",
+    ),
     "layer": (lambda x: nn.AdaptiveAvgPool2D((1, 2, 3)), ShapeError, "2 of them"),
+    "zero parts": (lambda x: nn.AdaptiveMaxPool2D(0), ShapeError, "AdaptiveMaxPool2D: .*positive"),
+    "half a part": (lambda x: nn.AdaptiveAvgPool1D(2.5), ShapeError, r"output_size 2\.5"),
+    "a name": (lambda x: nn.AdaptiveAvgPool3D("ab"), ShapeError, "output_size 'ab'"),
     "complex": (
         lambda x: npx.adaptive_pooling(x.astype("complex64"), 2, "max"),
         DTypeError,

@@ -128,9 +128,23 @@ def _(g: Any, y: Any, x: Any, *, axis: int, parts: Any) -> Any:
     return (cast(sum(where(there, shares, 0), axis=axis + 1), dtype=x.dtype),)
 
 
+def parts_per_axis(name: str, wanted: Any, axes: int) -> tuple[Any, ...]:
+    """The number of parts of each axis, or None: one for all, or one each. Raises `ShapeError`."""
+    given = static(wanted, name, "output_size")
+    found = given if isinstance(given, tuple) else (given,) * axes
+    if len(found) != axes or not all(map(_counts, found)):
+        raise ShapeError(
+            f"{name}: output_size {given!r} must be a positive whole number, or None for an axis "
+            f"as it is, or {axes} of them"
+        )
+    return found
+
+
 def _counts(parts: Any) -> bool:
     """Whether this is a number of parts, or None."""
-    return parts is None or (isinstance(parts, (int, Dim)) and parts >= 1)
+    return parts is None or (
+        isinstance(parts, (int, Dim)) and not isinstance(parts, bool) and parts >= 1
+    )
 
 
 @adaptive_pooling.facade
@@ -155,14 +169,8 @@ def _(data: Any, output_size: Any, pool_type: str = "avg", layout: str | None = 
     if pool_type not in KINDS:
         raise unknown_name("pool_type of adaptive_pooling", pool_type, KINDS)
     last = is_channels_last("adaptive_pooling", layout, axes)
+    wanted = parts_per_axis(f"adaptive_pooling: {list(data.shape)}", output_size, axes)
     data = channels_first(data, last)
-    given = static(output_size, "adaptive_pooling", "output_size")
-    wanted = tuple(given) if isinstance(given, (tuple, list)) else (given,) * axes
-    if len(wanted) != axes or not all(map(_counts, wanted)):
-        raise ShapeError(
-            f"adaptive_pooling: {list(data.shape)}: output_size {given} must be a positive whole "
-            f"number, or {axes} of them"
-        )
     sizes = tuple(n if m is None else m for n, m in zip(data.shape[2:], wanted, strict=True))
     return channels_last(adaptive_pooling(data, sizes=sizes, kind=pool_type), last)
 

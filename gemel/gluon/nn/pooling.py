@@ -197,16 +197,12 @@ class _Adaptive(HybridBlock):
     _kind: ClassVar[str]
 
     def __init__(self, output_size: Any, layout: str | None = None, **settings: Any) -> None:
+        from gemel.ops.adaptive import parts_per_axis  # few networks need it
+
         super().__init__(**settings)
         layout = layout or LAYOUTS[self._axes - 1][0]
         is_channels_last(type(self).__name__, layout, self._axes)
-        several = isinstance(output_size, (tuple, list))
-        self.output_size = tuple(output_size) if several else (output_size,) * self._axes
-        if len(self.output_size) != self._axes:
-            raise ShapeError(
-                f"{type(self).__name__}: output_size {output_size} must be a number, or "
-                f"{self._axes} of them"
-            )
+        self.output_size = parts_per_axis(type(self).__name__, output_size, self._axes)
         self._layout = layout
 
     def _alias(self) -> str:
