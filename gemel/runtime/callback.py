@@ -1,7 +1,8 @@
 """Python functions as operations of the engine: NumPy does the work, in the Python lane.
 
 A lane is a queue of the engine with its own threads; the thread of this one may take the GIL. The
-call returns at once, and the function runs when its inputs are ready.
+call returns at once, and the function runs when its inputs are ready. If that is expected within
+some 50 us, the call waits and runs it.
 """
 
 from __future__ import annotations
