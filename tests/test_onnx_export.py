@@ -342,6 +342,12 @@ for _kind in ("max", "avg", "sum", "lp"):
         lambda x, k=_kind: npx.pooling(x, (3, 3), k, stride=2, pad=1, pooling_convention="full"),
         IMAGE,
     )
+for _kind in ("max", "avg"):
+    case(
+        f"adaptive {_kind} pooling",
+        lambda x, k=_kind: [npx.adaptive_pooling(x, m, k) for m in ((3, 4), (9, 2), 5)],
+        drawn(2, 3, 8, 7),
+    )
 case(
     "avg pooling without padding",
     lambda x: npx.pooling(x, (3, 3), "avg", stride=2, pad=1, count_include_pad=False),
