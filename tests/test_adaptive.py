@@ -87,6 +87,19 @@ def test_one_network_for_images_of_many_sizes() -> None:
         numpy.testing.assert_allclose(net(np.array(x)).asnumpy(), wanted, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kind", ["avg", "max"])
+@pytest.mark.parametrize("size", [1, (1, None), (None, 1), (1, 3)], ids=str)
+def test_one_part_of_any_size(size: Any, kind: str) -> None:
+    pooled = gemel.compile(lambda x: npx.adaptive_pooling(x, size, kind))
+    for image in ((9, 10), (12, 16), (31, 22), (13, 40)):
+        sizes = (size, size) if size == 1 else size
+        sizes = tuple(n if m is None else m for n, m in zip(image, sizes, strict=True))
+        x = numpy.random.default_rng(0).standard_normal((2, 5, *image)).astype("float32")
+        wanted = reference(x, sizes, kind)
+        numpy.testing.assert_allclose(pooled(np.array(x)).asnumpy(), wanted, rtol=1e-4, atol=1e-6)
+    assert pooled.traces == 1
+
+
 def test_layouts_and_dtypes() -> None:
     x = numpy.random.default_rng(0).integers(-90, 90, (2, 7, 5, 3)).astype("int8")
     found = npx.adaptive_pooling(np.array(x, dtype="int8"), (3, 2), "max", layout="NHWC")

@@ -31,22 +31,34 @@ NAN = float("nan")
 @composite(public="npx")
 def adaptive_pooling(x: Any, *, sizes: tuple[int, ...], kind: str) -> Any:
     """The average or the largest element of each of `sizes` parts of images (N, C, *space)."""
-    extents = x.shape[2:]
-    if all(n % m == 0 for n, m in zip(extents, sizes, strict=True)):
-        kernel = tuple(int(n // m) for n, m in zip(extents, sizes, strict=True))
-        how: dict[str, Any] = {"pad": (0,) * len(sizes), "convention": "valid"}
+    kernel = even_parts(x.shape[2:], sizes)
+    if kernel is not None:
+        how: dict[str, Any] = {"pad": (0,) * len(kernel), "convention": "valid"}
         return pooling(x, kernel=kernel, stride=kernel, kind=kind, padded=True, p=2, **how)
+    divided = [(axis, m) for axis, m in enumerate(sizes, 2) if not same_for_all(x.shape[axis], m)]
     if kind == "max":
-        for axis, parts in enumerate(sizes, 2):
+        for axis, parts in divided:
             x = part_peaks(x, axis=axis, parts=parts)
         return x
     x = floating(x)
     found = widened(x)
-    for axis, parts in enumerate(sizes, 2):
+    for axis, parts in divided:
         begin, end = edges(x.shape[axis], parts)
         length = reshape(end - begin, shape=(parts, *[1] * (x.ndim - axis - 1)))
         found = divide(part_sums(found, axis=axis, parts=parts), length)
     return cast(found, dtype=x.dtype)
+
+
+def even_parts(extents: Any, sizes: tuple[Any, ...]) -> tuple[int, ...] | None:
+    """The kernel of the pooling that these parts are, () for whole images; None if parts differ, or
+    if the kernel would be an axis whose size is free."""
+    whole = [same_for_all(m, 1) for m in sizes]
+    if all(whole):
+        return ()
+    pairs = list(zip(extents, sizes, strict=True))
+    if any(one and isinstance(n, Dim) for one, (n, _) in zip(whole, pairs, strict=True)):
+        return None
+    return tuple(int(n // m) for n, m in pairs) if all(n % m == 0 for n, m in pairs) else None
 
 
 @adaptive_pooling.spec
