@@ -152,6 +152,27 @@ def test_garbage_collections() -> None:
     assert not any("_collects" in str(callback) for callback in gc.callbacks)
 
 
+def test_one_garbage_collection() -> None:
+    """Longer than samples are apart, so that one is due when it ends."""
+    x, kept = np.ones((3,)), [[] for _ in range(1_000_000)]
+    profiler.set_state("run")
+    x + 1
+    gc.collect()
+    profiler.set_state("stop")
+    assert kept and "garbage collector" in profiler.report().remedy
+
+
+def test_callbacks_of_the_collector_that_the_program_removed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(gc, "callbacks", [])
+    for _ in range(2):
+        profiler.set_state("run")
+        gc.callbacks.clear()
+        profiler.set_state("stop")
+    assert not [t for t in threading.enumerate() if t.name == "gemel-sampler"]
+
+
 MEMORY = """
 from gemel import np, npx, profiler
 xs = [np.ones((100, 20000)) for _ in range(4)]

@@ -80,7 +80,8 @@ class Sampler:
             return
         self.spans.append(self.span())
         self._began = None
-        gc.callbacks.remove(self._collects)
+        if self._collects in gc.callbacks:  # unless the program has emptied the list
+            gc.callbacks.remove(self._collects)
         self._end.set()
         if self._looker is not None:
             self._looker.join()
@@ -105,12 +106,19 @@ class Sampler:
         while not self._end.wait(INTERVAL):
             frame = sys._current_frames().get(self._ident)
             now = time.perf_counter_ns()
-            collected, self._collected = min(self._collected, now - last), 0
+            collected = max(min(self._taken(now), now - last), 0)
             if collected:
                 self.samples.append(Sample(now, collected, "python", COLLECTOR))
             if frame is not None:
                 self.samples.append(Sample(now, now - last - collected, *classified(frame)))
             last = now
+
+    def _taken(self, now: int) -> int:
+        """How long garbage collections took since the last sample."""
+        found, self._collected = self._collected, 0
+        if self._collecting:  # Python changes threads before it says that a collection has ended
+            found, self._collecting = found + now - self._collecting, now
+        return found
 
     def _collects(self, phase: str, _: dict[str, int]) -> None:
         """Python calls this at the beginning and the end of a garbage collection."""
@@ -118,7 +126,8 @@ class Sampler:
         if phase == "start":
             self._collecting = now
         elif self._collecting:
-            self._collected += now - self._collecting
+            self._collected += now - self._collecting  # less than 0 if a sample has come between
+            self._collecting = 0
 
 
 def classified(frame: FrameType | None) -> tuple[str, str]:
