@@ -17,6 +17,7 @@ from programs import Shell
 
 from gemel import _core, cpu, device, gpu, np, npx
 from gemel.errors import ShapeError
+from gemel.runtime import callback
 
 
 def busy() -> np.ndarray:
@@ -55,6 +56,48 @@ def test_issuing_a_callback_does_not_wait_for_another_one():
     y = npx.callback(lambda v: v * 2, held + 1, outputs=((4,), "float32"))
     over.set()
     assert y.tolist() == [6] * 4
+    assert in_time == [True]
+
+
+def test_issuing_a_callback_does_not_wait_for_what_ends_outside_of_the_engine():
+    """As sums over processes do, which may need what is issued next."""
+    desk, issued, in_time = _core.Desk(), threading.Event(), []
+    x = np.ones((3,))
+    (pulled,) = desk.issue(1, "pull of w", [x], [(x.dtype.code, (3,))])
+
+    def end() -> None:
+        errand = desk.take(10.0)
+        in_time.append(issued.wait(60))
+        for output in errand.outputs:
+            output.cast("B")[:] = bytes(12)
+        errand.end(None)
+
+    thread = threading.Thread(target=end)
+    thread.start()
+    y = npx.callback(lambda v: v + 2, pulled, outputs=((3,), "float32"))
+    issued.set()
+    thread.join()
+    assert y.tolist() == [2] * 3
+    assert in_time == [True]
+
+
+def test_a_waiting_callback_runs_nothing_that_it_need_not_wait_for():
+    """A write that is issued after it began to wait, and all that this write waits for."""
+    large, target, done = np.ones((1500, 1500)), np.zeros((1,)), np.zeros((1,))
+    begun, over, in_time = threading.Event(), threading.Event(), []
+    y = np.dot(large, large)
+
+    def waits(_: numpy.ndarray) -> None:
+        begun.set()
+        y.wait_to_read()
+
+    callback.issue("waits", waits, [], [], [done])
+    assert begun.wait(60)
+    callback.issue("holds", lambda _: in_time.append(over.wait(60)), [], [], [target])
+    y[:1, :1] += target
+    done.wait_to_read()
+    over.set()
+    npx.waitall()
     assert in_time == [True]
 
 

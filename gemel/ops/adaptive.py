@@ -166,8 +166,7 @@ def _(data: Any, output_size: Any, pool_type: str = "avg", layout: str | None = 
     `output_size` is the number of parts of each spatial axis, or a number for all of them; None
     leaves an axis as it is. Of n elements in m parts, part i has the elements from floor(i n / m)
     to before ceil((i + 1) n / m). With a `layout` like ``"NHWC"`` the channels are the last axis of
-    data and result. The gradient of the largest goes to one element: of equal ones to the first, in
-    the order of the last axis, then of the one before it.
+    data and result. The gradient of the largest goes to one of equal elements.
 
     >>> npx.adaptive_pooling(np.arange(25.0).reshape(1, 1, 5, 5), 2)
     """

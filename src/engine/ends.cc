@@ -114,6 +114,10 @@ void EngineState::fail_pending() {
     }
   }
   running_bytes = 0;
+  uint64_t held = 0;  // what other threads hold inline is never released here
+  for (auto* here = inside_inline; here != nullptr; here = here->outer_)
+    held += here->reads_.size();
+  held_inline.store(held);
   ready_lanes.store(0);
   wanted_lanes.store(0);
   const auto order = [](auto* left, auto* right) { return left->sequence_ < right->sequence_; };

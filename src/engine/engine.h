@@ -303,7 +303,14 @@ class Engine {
   // Waits until the last writer issued before this call has finished; works meanwhile.
   // `interrupted` (Ctrl-C) is polled about every 50 ms; returns false when it says stop. Throws
   // WaitForItself.
-  bool wait(Storage* storage, InterruptedFunction interrupted = nullptr);
+  bool wait(Storage* storage, InterruptedFunction interrupted = nullptr) {
+    return wait(storage, writes_issued(storage), interrupted);
+  }
+  // Waits until so many writes have finished.
+  bool wait(Storage* storage, uint64_t writes, InterruptedFunction interrupted);
+  static uint64_t writes_issued(const Storage* storage) noexcept {
+    return storage->writes_issued_.load(std::memory_order_acquire);
+  }
   // Waits until nothing at all is pending on the storage. Needed before its contents are changed or
   // shared behind the engine's back.
   bool wait_idle(Storage* storage, InterruptedFunction interrupted = nullptr);

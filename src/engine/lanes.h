@@ -32,6 +32,8 @@ struct LaneOptions {
   // How many operations may run at the same time; on an ordered lane, how many may be in the
   // process of being started. 0: any number in the pool, one on a thread of the lane's own.
   int at_once = 0;
+  // Something outside the engine ends its operations: nothing is known about how long they take.
+  bool ended_outside = false;
   int link = kNoLink;  // or the device at the far end of the link that carries the copies
 };
 

@@ -318,7 +318,8 @@ void EngineState::link(Operation* operation) {
   pending_in[operation->epoch_].fetch_add(1);
   append(operation);
   add<int64_t>(device_pending[operation->device], 1);
-  const double known = in_pool(operation->lane) ? operation->microseconds : kUnknown;
+  const bool inside = in_pool(operation->lane) && !lanes[operation->lane].options.ended_outside;
+  const double known = inside ? operation->microseconds : kUnknown;
   operation->nanoseconds_ = static_cast<int64_t>(std::min(known, kUnknown) * 1e3);
   add(backlog, operation->nanoseconds_);
   ++counters.queued;

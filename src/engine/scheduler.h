@@ -170,6 +170,7 @@ struct EngineState {
   void want(Operation* operation);
   bool needs(const Condition& condition, const Operation* operation) const;
   Around own_obstacle(const Condition& condition) const;
+  static const Request* last_awaited(const Condition& condition) noexcept;
 
   // Which threads sleep (waking.cc); the lock is held.
   void restore(Wakes& wakes);

@@ -10,9 +10,7 @@ namespace gemel {
 
 // --- waiting ---
 
-bool Engine::wait(Storage* storage, InterruptedFunction interrupted) {
-  if (ready(storage)) return true;
-  const uint64_t writes = storage->writes_issued_.load(std::memory_order_acquire);
+bool Engine::wait(Storage* storage, uint64_t writes, InterruptedFunction interrupted) {
   return state_->help_until(
       {.kind = Condition::Kind::kWritten, .storage = storage, .writes = writes}, interrupted);
 }

@@ -56,6 +56,16 @@ void EngineState::want(Operation* operation) {
   enter_rest([this](Operation* other) { return mark_wanted(other); });
 }
 
+// The newest request of the storage that the condition may wait for. Of writes, those that were
+// issued after the wait had begun do not count.
+const Request* EngineState::last_awaited(const Condition& condition) noexcept {
+  const Request* last = condition.storage->last_;
+  if (condition.kind != Condition::Kind::kWritten) return last;
+  uint64_t behind = condition.storage->writes_issued_ - condition.writes;
+  for (; behind > 0 && last != nullptr; last = last->previous) behind -= last->write ? 1 : 0;
+  return last;
+}
+
 // Whether the condition cannot hold before the operation has run. `wanted_` does not help here,
 // since it does not say which thread wants the operation.
 bool EngineState::needs(const Condition& condition, const Operation* sought) const {
@@ -75,7 +85,7 @@ bool EngineState::needs(const Condition& condition, const Operation* sought) con
   const auto enter = [this](Operation* operation) {
     return std::exchange(operation->visit_, visits) != visits;
   };
-  enter_ahead(condition.storage->last_, condition.kind == Condition::Kind::kIdle, enter);
+  enter_ahead(last_awaited(condition), condition.kind == Condition::Kind::kIdle, enter);
   enter_rest(enter);
   return sought->visit_ == visits;
 }
@@ -104,12 +114,7 @@ Around EngineState::own_obstacle(const Condition& condition) const {
     }
     return true;
   };
-  const Request* last = condition.storage->last_;
-  if (!idle) {  // skip writes that were issued after those the condition waits for.
-    uint64_t behind = condition.storage->writes_issued_ - condition.writes;
-    for (; behind > 0 && last != nullptr; last = last->previous) behind -= last->write ? 1 : 0;
-  }
-  enter_ahead(last, idle, enter);
+  enter_ahead(last_awaited(condition), idle, enter);
   enter_rest(enter);
   const Operation* operation = current_operation;
   while (operation != nullptr && operation->visit_ != visits) operation = operation->outer_;

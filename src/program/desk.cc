@@ -8,8 +8,8 @@ namespace gemel {
 namespace {
 
 int lane_of_errands(bool sums) {
-  static const int lane = Engine::get().add_lane({.name = "errands"});
-  static const int lane_of_sums = Engine::get().add_lane({.name = "sums"});
+  static const int lane = Engine::get().add_lane({.name = "errands", .ended_outside = true});
+  static const int lane_of_sums = Engine::get().add_lane({.name = "sums", .ended_outside = true});
   return sums ? lane_of_sums : lane;
 }
 

@@ -22,7 +22,7 @@ std::vector<Meeting*>& all_open() {
 std::atomic<int> open_count{0};
 
 int lane_of_meetings() {
-  static const int lane = Engine::get().add_lane({.name = "meetings"});
+  static const int lane = Engine::get().add_lane({.name = "meetings", .ended_outside = true});
   return lane;
 }
 

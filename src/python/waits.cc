@@ -125,7 +125,9 @@ class PythonFront final : public Front {
   }
   void wait_until_written(Storage* storage) override {
     if (Engine::ready(storage)) return;
-    wait([&] { return Engine::get().wait(storage, interrupted_by_signal); });
+    // Counted with the GIL: what other threads issue once it is dropped is not waited for.
+    const uint64_t writes = Engine::writes_issued(storage);
+    wait([&] { return Engine::get().wait(storage, writes, interrupted_by_signal); });
   }
 
  private:
@@ -147,9 +149,10 @@ void wait_for(Storage* storage, trace::WaitKind kind) {
   if (!Engine::ready(storage)) {
     bool finished;
     TracedWait traced(kind, storage);
+    const uint64_t writes = Engine::writes_issued(storage);
     {
       WithoutGil released;
-      finished = engine.wait(storage, interrupted_by_signal);
+      finished = engine.wait(storage, writes, interrupted_by_signal);
     }
     if (!finished) throw_interrupted();
   }
