@@ -86,10 +86,10 @@ def adaptive_average_pooling(data: Any, output_size: Any = (1, 1)) -> Any:
 
 @written("adaptive_pooling")
 def _(data: Any, output_size: Any, pool_type: str = "avg", layout: Any = None) -> Written | None:
-    size = (output_size,) * 2 if isinstance(output_size, int) else tuple(output_size)
+    from gemel.ops.adaptive import parts_per_axis  # few programs need it
+
+    size = parts_per_axis("adaptive_pooling", output_size, len(data.shape) - 2)
     if pool_type != "avg" or layout not in (None, "NCHW") or len(size) != 2 or None in size:
-        return None
-    if len(data.shape) != 4:
         return None
     return Written("_contrib_AdaptiveAvgPooling2D", (data,), {"output_size": size})
 

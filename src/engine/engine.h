@@ -368,8 +368,8 @@ class Engine {
   bool serial() const noexcept;
   Counters counters() const;
   // The estimated microseconds on one core of all that is pending; a second for each operation in
-  // a lane with a thread of its own, and if a thread does work inline: about these nothing is
-  // known.
+  // a lane with a thread of its own or of operations that something outside ends, and if a thread
+  // does work inline: about these nothing is known.
   double backlog() const noexcept;
 
   // Around a fork. If the front end knows of the fork beforehand, it calls close_for_fork (with the

@@ -425,7 +425,10 @@ def power_common(xp: Lane, x: Recorded, y: Recorded) -> Recorded:
 
 
 def logaddexp(xp: Lane, a: Recorded, b: Recorded) -> Recorded:
-    """log(exp(a) + exp(b)), without overflow."""
+    """log(exp(a) + exp(b)), without overflow: how a scan joins two values.
+
+    The operation of this name has the same formula, but no kernel's code depends on operations.
+    """
     distance = xp.where(a == b, 0, a - b)  # of equal infinities: not NaN
     return xp.maximum(a, b) + xp.log1p(xp.exp(-abs(distance)))
 

@@ -38,13 +38,13 @@ from gemel.codegen.language.spelling import spelled
 from gemel.dtype import DType
 
 Array = Any
+#: One axis of the arrays below: the positions along a dimension, or along several together.
+Axis = dict[int, Array]
 #: What scans combine elements with, by kind.
 SCANS = {
     **{"sum": numpy.add, "prod": numpy.multiply, "max": numpy.maximum, "min": numpy.minimum},
     **{"logsum": numpy.logaddexp},
 }
-#: One axis of the arrays below: the positions along a dimension, or along several together.
-Axis = dict[int, Array]
 
 
 def run(

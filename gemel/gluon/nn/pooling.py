@@ -13,25 +13,18 @@ from gemel.ops.convolution import per_axis
 from gemel.ops.layouts import LAYOUTS, is_channels_last
 
 
-class _AnyPooling(HybridBlock):
-    """Base class of pooling layers, with the arguments of `npx.pooling`."""
+class _OverSpace(HybridBlock):
+    """Base class of layers that make one number of several along the spatial axes."""
 
     _axes: ClassVar[int]
     _kind: ClassVar[str]
 
-    def __init__(
-        self, layout: str | None, global_pool: bool, ceil_mode: Any, how: Any, **settings: Any
-    ) -> None:
+    def __init__(self, layout: str | None, **settings: Any) -> None:
         super().__init__(**settings)
         layout = layout or LAYOUTS[self._axes - 1][0]
         is_channels_last(type(self).__name__, layout, self._axes)
-        self._kwargs: dict[str, Any] = {
-            **how,
-            "global_pool": global_pool,
-            "pool_type": self._kind,
-            "layout": layout,
-            "pooling_convention": "full" if ceil_mode else "valid",
-        }
+        #: The arguments of the function.
+        self._kwargs: dict[str, Any] = {"pool_type": self._kind, "layout": layout}
 
     def _alias(self) -> str:
         return "pool"
@@ -44,6 +37,26 @@ class _AnyPooling(HybridBlock):
         """(batch, channels, *space) -> (batch, channels, *places)."""
         if len(x.shape) != self._axes + 2:
             raise ShapeError(f"{type(self).__name__}: the input has shape {list(x.shape)}")
+        return self._pooled(x)
+
+    def _pooled(self, x: Tensor) -> Tensor:
+        raise NotImplementedError
+
+
+class _AnyPooling(_OverSpace):
+    """Base class of pooling layers, with the arguments of `npx.pooling`."""
+
+    def __init__(
+        self, layout: str | None, global_pool: bool, ceil_mode: Any, how: Any, **settings: Any
+    ) -> None:
+        super().__init__(layout, **settings)
+        self._kwargs |= {
+            **how,
+            "global_pool": global_pool,
+            "pooling_convention": "full" if ceil_mode else "valid",
+        }
+
+    def _pooled(self, x: Tensor) -> Tensor:
         return npx.pooling(x, **self._kwargs)
 
     def __repr__(self) -> str:
@@ -189,37 +202,23 @@ class GlobalAvgPool3D(_Global):
     _axes, _kind = 3, "avg"
 
 
-class _Adaptive(HybridBlock):
+class _Adaptive(_OverSpace):
     """Base class of layers that divide images of any size into a given number of parts, with the
     arguments of `npx.adaptive_pooling`."""
-
-    _axes: ClassVar[int]
-    _kind: ClassVar[str]
 
     def __init__(self, output_size: Any, layout: str | None = None, **settings: Any) -> None:
         from gemel.ops.adaptive import parts_per_axis  # few networks need it
 
-        super().__init__(**settings)
-        layout = layout or LAYOUTS[self._axes - 1][0]
-        is_channels_last(type(self).__name__, layout, self._axes)
+        super().__init__(layout, **settings)
         self.output_size = parts_per_axis(type(self).__name__, output_size, self._axes)
-        self._layout = layout
 
-    def _alias(self) -> str:
-        return "pool"
-
-    def _takes(self) -> str:
-        return f"{self._axes + 2} axes: batch, channels and space"
-
-    @of_array
-    def forward(self, x: Tensor) -> Tensor:
+    def _pooled(self, x: Tensor) -> Tensor:
         """(batch, channels, *space) -> (batch, channels, *output_size)."""
-        if len(x.shape) != self._axes + 2:
-            raise ShapeError(f"{type(self).__name__}: the input has shape {list(x.shape)}")
-        return npx.adaptive_pooling(x, self.output_size, self._kind, self._layout)
+        return npx.adaptive_pooling(x, self.output_size, **self._kwargs)
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}(output_size={self.output_size}, layout={self._layout})"
+        layout = self._kwargs["layout"]
+        return f"{type(self).__name__}(output_size={self.output_size}, layout={layout})"
 
 
 class AdaptiveMaxPool1D(_Adaptive):
