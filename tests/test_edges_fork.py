@@ -141,6 +141,53 @@ def test_fork_while_a_callback_is_about_to_import() -> None:
     assert ended.told == {"child": 0, "right": True}, ended
 
 
+#: Forks while another thread is in a callback that its call runs itself. The child writes what the
+#: callback reads.
+INSIDE_A_CALL = """
+import ctypes, os, signal, threading
+from gemel import np, npx
+x = np.ones((3,))
+x.wait_to_read()
+entered, over = threading.Event(), threading.Event()
+ended = []
+def read(v):
+    entered.set()
+    over.wait(60)
+    ended.append(True)
+    return v
+thread = threading.Thread(target=lambda: npx.callback(read, x, outputs=((3,), x.dtype)))
+thread.start()
+entered.wait(60)
+BEFORE
+pid = FORK()
+if pid == 0:
+    signal.alarm(20)
+    x[0] = 3
+    os._exit(0 if x.tolist() == [3, 1, 1] else 1)
+waited = bool(ended)
+over.set()
+tell(child=os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), waited=waited)
+thread.join()
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+@pytest.mark.parametrize(
+    "fork, before, waits",
+    [
+        ("os.fork", "threading.Timer(0.3, over.set).start()", True),
+        ("ctypes.PyDLL(None).fork", "", False),  # nothing may wait for a callback here
+    ],
+)
+def test_fork_inside_a_callback_of_another_thread(
+    fork: str, before: str, waits: bool, workers: str
+) -> None:
+    program = INSIDE_A_CALL.replace("FORK", fork).replace("BEFORE", before)
+    ended = end(program, GEMEL_WORKERS=workers)
+    assert ended.code == 0 and ended.told == {"child": 0, "waited": waits}, ended
+
+
 def test_fork_while_another_thread_compiles(tmp_path: Path) -> None:
     """All locks of the compiler are free in the child."""
     ended = end(

@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy
 import pytest
+from gates import reader
 from mpi_programs import by_kind
 
 import gemel
-from gemel import autograd, cpu, device, gluon, gpu, init, kvstore, np, npx
+from gemel import _core, autograd, cpu, device, gluon, gpu, init, kvstore, np, npx
 from gemel.errors import (
     ArgumentError,
     AxisError,
@@ -1090,6 +1091,38 @@ def test_more_operations_than_the_queue_holds_while_others_are_to_come():
             parts[0] = parts[0] + 1
         parts.append(net(np.ones((2, 2), device=cpu(1))))
     assert parts[0].tolist() == [[1500.0] * 2] * 2
+
+
+# engine.md 42
+def test_two_threads_wait_for_room_to_meet():
+    """The first one that gets it fills the queue until the second one has come."""
+    net = nn.SyncBatchNorm(in_channels=2)
+    net.initialize(ctx=TWO)
+    parts = [np.ones((2, 2), device=device) for device in TWO]
+    with autograd.record():
+        for y in [net(part) for part in parts]:  # compiles
+            y.wait_to_read()
+    found: dict[int, Any] = {}
+
+    def meet(rank: int) -> None:
+        with autograd.record():
+            found[rank] = net(parts[rank]).tolist()
+
+    threads = [threading.Thread(target=meet, args=(rank,)) for rank in (0, 1)]
+    began = time.monotonic()
+    _core.configure(queue_operations=1)
+    try:
+        with reader(parts[0]):
+            parts[0] += 1
+            for thread in threads:
+                thread.start()
+            time.sleep(0.2)
+        for thread in threads:
+            thread.join()
+    finally:
+        _core.configure(queue_operations=1024)
+    assert time.monotonic() - began < 30
+    assert set(found) == {0, 1}
 
 
 def test_a_thread_for_each_device():

@@ -1,6 +1,8 @@
 // What the engine does around a fork and at the exit.
 
 #include <algorithm>
+#include <chrono>
+#include <thread>
 
 #include "engine/scheduler.h"
 #include "engine/trace.h"
@@ -12,29 +14,39 @@ namespace gemel {
 
 namespace {
 
-// Whether this thread has closed the queue for a fork that is not over yet.
-thread_local bool drained = false;
+// How long a fork waits for what other threads do inline, which is no operation of the queue.
+constexpr std::chrono::seconds kPatience{60};
 
 }  // namespace
 
+constinit thread_local bool forking = false;
+
 void Engine::close_for_fork() {
   EngineState& state = *state_;
-  drained = true;
-  // Keeps new operations out: threads that issue find the queue full until the forks are over.
+  forking = true;
+  // Keeps new operations out: threads that issue find the queue full until the forks are over, and
+  // nothing is run inline.
   Guard guard(state.lock);
   ++state.forks;
   state.queue_operations.store(0);
 }
 
 void Engine::drain_for_fork() {
-  if (operation_depth == 0) wait_all_quietly();
+  if (operation_depth > 0) return;
+  // A callback may be in the middle of a library that cannot be forked then (OpenBLAS waits for
+  // ever), but it may also wait for this thread.
+  const auto limit = std::chrono::steady_clock::now() + kPatience;
+  while (state_->held_inline.load() > 0 && std::chrono::steady_clock::now() < limit) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+  wait_all_quietly();
 }
 
 void Engine::reopen() {
   EngineState& state = *state_;
   Wakes wakes;
   Guard guard(state.lock);
-  drained = false;
+  forking = false;
   if (--state.forks > 0) return;
   state.queue_operations.store(state.queue_bound);
   state.restore(wakes);
@@ -85,8 +97,8 @@ void EngineState::forget_threads() {
   counted_as_looking = false;
   parked.store(0);
   pending_waiters.store(0);
-  forks = drained ? 1 : 0;
-  queue_operations.store(drained ? 0 : queue_bound);
+  forks = forking ? 1 : 0;
+  queue_operations.store(forking ? 0 : queue_bound);
   workers_made.store(0);
   started.store(false);
 }
@@ -97,9 +109,32 @@ bool EngineState::runs_here(const Operation* operation) noexcept {
   return running != nullptr;
 }
 
+bool EngineState::runs_here(const InsideOperation* inside) noexcept {
+  const InsideOperation* here = inside_inline;
+  while (here != nullptr && here != inside) here = here->outer_;
+  return here != nullptr;
+}
+
+// The other threads do not exist here, so they cannot release what they read inline. Nobody here
+// knows what they were writing.
+void EngineState::release_others(std::vector<FailurePointer>& replaced) {
+  uint64_t held = 0;
+  InsideOperation* next = nullptr;
+  for (InsideOperation* inside = insides; inside != nullptr; inside = next) {
+    next = inside->next_;
+    if (runs_here(inside)) {
+      held += inside->reads_.size();
+    } else {
+      leave(*inside);
+      release_storages(inside->reads_, {}, nullptr, replaced);
+    }
+  }
+  held_inline.store(held);
+}
+
 // Only the parent computes what is pending now, so the child must not wait for it. Those operations
 // fail in the child, except the ones this thread is inside of. (None are pending if the front end
-// has drained the queue before.) The operations are not destroyed, since other threads may have
+// has forking the queue before.) The operations are not destroyed, since other threads may have
 // owned what is in them.
 void EngineState::fail_pending() {
   const auto reason = std::make_shared<Failure>(
@@ -114,10 +149,6 @@ void EngineState::fail_pending() {
     }
   }
   running_bytes = 0;
-  uint64_t held = 0;  // what other threads hold inline is never released here
-  for (auto* here = inside_inline; here != nullptr; here = here->outer_)
-    held += here->reads_.size();
-  held_inline.store(held);
   ready_lanes.store(0);
   wanted_lanes.store(0);
   const auto order = [](auto* left, auto* right) { return left->sequence_ < right->sequence_; };
@@ -132,6 +163,7 @@ void EngineState::fail_pending() {
     remove(operation, false);
     pending_in[operation->epoch_].fetch_sub(1);
   }
+  release_others(replaced);
   for (Operation* kept = current_operation; kept != nullptr; kept = kept->outer_) {
     ++lanes[kept->lane].busy;
     running_bytes += kept->taken_bytes_;

@@ -189,6 +189,8 @@ bool Engine::acquire_inline(Storage* const* read_list, int read_count, Storage* 
   bool lacks_memory = false;
   {
     Guard guard(state.lock);
+    const bool closed = state.forks > 0 && !forking && operation_depth == 0;
+    if (closed && microseconds > 0) return false;
     for (const Storage* storage : reads) {
       if (!ready(storage) || storage->failed_.load(std::memory_order_relaxed)) return false;
     }

@@ -240,6 +240,9 @@ class InsideOperation {
   const StorageList reads_;
   const char* const name_;
   const InsideOperation* const outer_;
+  // Neighbours in the list of those that have reads, of all threads.
+  InsideOperation* previous_ = nullptr;
+  InsideOperation* next_ = nullptr;
 };
 bool inside_operation() noexcept;
 
@@ -391,6 +394,7 @@ class Engine {
   void shut_down(bool abandon = false, InterruptedFunction interrupted = nullptr);
 
  private:
+  friend class InsideOperation;
   friend class Storage;
   Engine();
   void register_hosts();

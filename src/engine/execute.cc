@@ -19,11 +19,32 @@ constinit thread_local const InsideOperation* inside_inline = nullptr;
 InsideOperation::InsideOperation(StorageList reads, const char* name) noexcept
     : reads_(reads), name_(name), outer_(std::exchange(inside_inline, this)) {
   ++operation_depth;
+  if (reads_.empty()) return;
+  EngineState& state = *Engine::get().state_;
+  Guard guard(state.lock);
+  state.enter(*this);
 }
 InsideOperation::~InsideOperation() {
+  if (!reads_.empty()) {
+    EngineState& state = *Engine::get().state_;
+    Guard guard(state.lock);
+    state.leave(*this);
+  }
   inside_inline = outer_;
   --operation_depth;
 }
+
+void EngineState::enter(InsideOperation& inside) noexcept {
+  inside.next_ = insides;
+  if (insides != nullptr) insides->previous_ = &inside;
+  insides = &inside;
+}
+
+void EngineState::leave(InsideOperation& inside) noexcept {
+  (inside.previous_ != nullptr ? inside.previous_->next_ : insides) = inside.next_;
+  if (inside.next_ != nullptr) inside.next_->previous_ = inside.previous_;
+}
+
 bool inside_operation() noexcept { return operation_depth > 0; }
 
 void Completion::operator()(FailurePointer failure) noexcept {

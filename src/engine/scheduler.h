@@ -152,6 +152,8 @@ struct EngineState {
   Operation* end(Operation* operation, std::vector<FailurePointer>& replaced);
   void release_storages(StorageList reads, StorageList writes, const FailurePointer& failure,
                         std::vector<FailurePointer>& replaced);
+  void enter(InsideOperation& inside) noexcept;
+  void leave(InsideOperation& inside) noexcept;
   Operation* next_operation(const Taker& taker) const noexcept;
   Operation* next_of(const Lane& lane) const noexcept;
   static bool after(const Operation* left, const Operation* right) noexcept;
@@ -223,6 +225,8 @@ struct EngineState {
   void stop_workers();
   void forget_threads();
   static bool runs_here(const Operation* operation) noexcept;
+  static bool runs_here(const InsideOperation* inside) noexcept;
+  void release_others(std::vector<FailurePointer>& replaced);
   void fail_pending();
 
   mutable Lock lock;
@@ -271,6 +275,7 @@ struct EngineState {
   std::atomic<int> pending_waiters{0};   // threads that wait for such a counter
   std::atomic<int64_t> backlog{0};       // nanoseconds, see Engine::backlog
   std::atomic<uint64_t> held_inline{0};  // how many storages acquire_inline has given out
+  InsideOperation* insides = nullptr;    // of all threads, those that have reads
   // See waking.cc for these.
   std::atomic<int> looking{0};
   std::atomic<int> parked{0};  // = parked_workers.size(), for the inline rule
@@ -330,6 +335,8 @@ extern constinit thread_local int operations_in[2];
 extern constinit thread_local Operation* current_operation;
 extern constinit thread_local const InsideOperation* inside_inline;
 extern constinit thread_local bool inside_tile;
+// Whether this thread has closed the queue for a fork that is not over yet.
+extern constinit thread_local bool forking;
 // The call of parallel() whose branch this thread is in.
 extern constinit thread_local const TileJob* current_branches;
 // What this thread may take when it looks for work, which it does again whenever it has finished

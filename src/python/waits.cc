@@ -93,6 +93,15 @@ constexpr uint64_t kMostForMeetings = 1 << 16;
   throw PythonError{};
 }
 
+// The operations that fill the queue may be waiting for the next one that is issued.
+bool needs_no_room() {
+  const Engine& engine = Engine::get();
+  return !engine.serial() && Meeting::any_open() && engine.counters().pending < kMostForMeetings;
+}
+
+// What ends the wait for room.
+bool interrupted_or_needed() { return needs_no_room() || interrupted_by_signal(); }
+
 class PythonFront final : public Front {
  public:
   // The GIL must not be held during anything that may block.
@@ -103,8 +112,7 @@ class PythonFront final : public Front {
       engine.issue(std::move(operation));
       return;
     }
-    // The operations that fill the queue may be waiting for the next one that is issued.
-    if (!engine.serial() && Meeting::any_open() && engine.counters().pending < kMostForMeetings) {
+    if (needs_no_room()) {
       const InsideOperation no_room_needed;
       engine.issue(std::move(operation));
       return;
@@ -115,9 +123,9 @@ class PythonFront final : public Front {
     {
       WithoutGil released;
       stop_at_exit();
-      patient = engine.issue(std::move(operation), interrupted_by_signal);
+      patient = engine.issue(std::move(operation), interrupted_or_needed);
     }
-    if (!patient) throw_interrupted();
+    if (!patient && PyErr_Occurred()) throw PythonError{};
   }
   Origin origin() override { return current_origin(); }
   void wait_until_idle(Storage* storage) override {
