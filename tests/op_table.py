@@ -568,6 +568,19 @@ def _networks() -> list[Case]:
         _case("matmul", (4,), (2, 4, 5)),
         _case("wide_matmul", (3, 4), (4, 5)),
         _case("wide_matmul", (4,), (4,)),
+        _case(
+            "matmul_of_bytes",
+            Draw((3, 4), "index", "int8", 128),
+            Draw((4, 5), "index", "int8", 128),
+        ),
+        _case(
+            "matmul_of_bytes",
+            Draw((2, 1, 3, 9), "place", "uint8", 256),
+            Draw((6, 9, 5), "index", "int8", 128),
+        ),
+        _case(
+            "matmul_of_bytes", Draw((9,), "index", "int8", 128), Draw((9, 5), "place", "uint8", 256)
+        ),
         _case("softmax", SMALL, axis=-1),
         _case("softmax", (2, 3, 4), axis=1),
         _case("log_softmax", SMALL, axis=-1),

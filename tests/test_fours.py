@@ -10,6 +10,8 @@ import pytest
 from products import Described, in_loops
 from test_contract import LAYOUTS, NAMES, run
 
+import gemel
+from gemel import np
 from gemel.codegen import target as targets
 from gemel.codegen.c import kernels
 from gemel.codegen.contract import planner
@@ -18,6 +20,7 @@ from gemel.codegen.language.program import CONTIGUOUS, INPUT, OUTPUT, Instructio
 from gemel.codegen.schedules import compile_program
 from gemel.dtype import DType, float32, int8, int32, uint8
 from gemel.errors import CompileError
+from gemel.ops.linalg import matmul_of_bytes
 from gemel.runtime.backend import Backend
 
 SIGNS = [(int8, int8), (uint8, int8), (int8, uint8), (uint8, uint8)]
@@ -180,6 +183,43 @@ def test_what_it_means(kept: tuple[DType, DType]) -> None:
     numpy.testing.assert_array_equal(out, a.astype("int32") @ b.astype("int32"))
     text = kernels.source([step.program for step in plan])
     assert "% 4" in text and "/ 4" in text
+
+
+@pytest.mark.parametrize("wide", ["int32", "int16", "uint32", ""])
+@pytest.mark.parametrize("kept", SIGNS, ids=str)
+def test_calls_use_them(kept: tuple[DType, DType], wide: str) -> None:
+    """`matmul` of bytes, also of ones that are cast before, writes no wider copies of them."""
+    source = numpy.random.default_rng(7)
+    a, b = drawn(source, (2, 9, 300), kept[0]), drawn(source, (300, 20), kept[1])
+    exact = not wide.startswith("u") or int8 not in kept
+
+    def product(a: Any, b: Any) -> Any:
+        return np.matmul(a.astype(wide), b.astype(wide)) if wide else np.matmul(a, b)
+
+    given, program = [np.array(each) for each in (a, b)], gemel.compile(product)
+    known = [x.astype(wide) for x in (a, b)] if wide else [a, b]
+    wanted = numpy.matmul(*known)
+    for found in (product(*given), program(*given)):
+        assert found.dtype == wanted.dtype
+        numpy.testing.assert_array_equal(found, wanted)
+    view = program(given[0][:1, ::2], given[1])
+    numpy.testing.assert_array_equal(view, wanted[:1, ::2])
+    fused = [node.params.get("body") for node in program.graph(*given, optimized=True).walk()]
+    used = any(node.op is matmul_of_bytes for body in fused if body for node in body.walk())
+    assert used == exact
+
+
+def test_calls_with_other_factors_do_not_use_them() -> None:
+    """A cast that changes values, a result of eight bytes, and vectors, which are one sum."""
+    a, b = np.array([[-1, 127]], dtype="int8"), np.array([[200], [255]], dtype="uint8")
+    for first, second in [("uint8", "int16"), ("int64", "int32"), ("int8", "int8")]:
+        program = gemel.compile(lambda a, b, f=first, s=second: a.astype(f) @ b.astype(s))
+        wanted = numpy.matmul(a.asnumpy().astype(first), b.asnumpy().astype(second))
+        assert program(a, b).dtype == wanted.dtype
+        numpy.testing.assert_array_equal(program(a, b), wanted)
+    big = np.full((1, 140_000), 255, dtype="uint8")
+    assert (big.astype("int64") @ big.astype("int64").T).item() == 255 * 255 * 140_000
+    assert (big[0, :9] @ big[0, :9]).item() == 255 * 255 * 9 % 256
 
 
 def test_values_that_are_not_bytes_are_refused() -> None:

@@ -189,6 +189,7 @@ KERNELS = [
 
 #: Operations whose parameters or kernels are made for few sizes.
 PARTICULAR = {"split", "place", "matmul", "wide_matmul", "matvec", "vecmat", "einsum", "cross"}
+PARTICULAR |= {"matmul_of_bytes"}
 #: Operations whose keys name positions, which smaller arrays do not have.
 KEYED = {"basic_index", "narrow", "assign"}
 #: Operations made of products or groups of channels, or with a size as a parameter.

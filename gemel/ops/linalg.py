@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.dtype import DType, as_dtype, promote
-from gemel.errors import ShapeError
+from gemel.dtype import DType, as_dtype, int8, int16, int32, promote, uint8, uint16, uint32
+from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
 from gemel.ir.declare import contraction
 from gemel.ir.keywords import ROWS, into
@@ -97,6 +97,31 @@ def _(g: Any, y: Any, a: Any, b: Any) -> Any:
     return matmul.rules.gradient(cast(g, dtype=dtype), None, a, b)
 
 
+#: The dtypes of two and four bytes that hold all values of a dtype of one byte.
+WIDER = {int8: (int16, int32), uint8: (int16, int32, uint16, uint32)}
+
+
+@contraction()
+def matmul_of_bytes(a: Any, b: Any) -> Any:
+    """`matmul` of int8 and uint8, in any combination, summed in int32: sums past it begin again."""
+    return numpy().matmul(a.astype("int32"), b.astype("int32"))
+
+
+@matmul_of_bytes.spec
+def _(a: Spec, b: Spec) -> Spec:
+    if not {a.dtype, b.dtype} <= WIDER.keys():
+        raise DTypeError(f"matmul_of_bytes: {a} @ {b}: both must be int8 or uint8")
+    return Spec(matmul.infer(a, b)[0].shape, int32)
+
+
+def _bytes_of(factor: Any) -> Any:
+    """The bytes that a factor has or was cast from without changing a value; else None."""
+    if factor.dtype in (int8, uint8):
+        return factor
+    source = factor.node.inputs[0] if factor.node.op is cast else factor
+    return source if factor.dtype in WIDER.get(source.dtype, ()) else None
+
+
 def with_bias(a: Any, b: Any, bias: Any) -> Any:
     """a @ b + bias, rounded once, to their dtype."""
     dtype = promote(a.dtype, b.dtype)
@@ -123,6 +148,10 @@ def decompose(a: Any, b: Any) -> Any:
     wide = dtype.accumulate
     if dtype.is_complex:
         return None
+    rows, columns = _bytes_of(a), _bytes_of(b)
+    if rows is not None and columns is not None and a.ndim + b.ndim > 2:
+        # Integers of four bytes and less wrap, so bits above the lowest 32 change nothing.
+        return cast(matmul_of_bytes(rows, columns), dtype=dtype)
     if not dtype.is_floating or a.ndim == b.ndim == 1:
         return _by_sum(a, b, dtype)
     if a.dtype.compute is wide and b.dtype.compute is wide:

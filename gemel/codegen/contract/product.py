@@ -25,7 +25,7 @@ from gemel.codegen.language.program import (
     Program,
 )
 from gemel.codegen.target import Target
-from gemel.dtype import bfloat16, float16, promote
+from gemel.dtype import bfloat16, float16, int32, promote
 from gemel.extent import same_for_all
 from gemel.ir import layout as layouts
 from gemel.ir.graph import Entry, Graph, Node
@@ -300,7 +300,9 @@ def _repeated(place: Place, batch: tuple[int, ...]) -> Place:
 def _total(nest: Nest, factors: list[Place], batch: int) -> Any:
     """The recorded sum of products. Kernels need not round each product."""
     values = []
-    wide = promote(*(place.dtype for place in factors)).accumulate
+    stored = promote(*(place.dtype for place in factors))
+    # Of integers only bytes have such products, and kernels sum them in int32.
+    wide = stored.accumulate if stored.is_floating else int32
     for number, place in enumerate(factors):
         own = broadcast_strides(place.shape[:-2], place.strides[:-2], batch)
         row, column = place.strides[-2:]
