@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import math
 import re
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -15,6 +16,7 @@ from pathlib import Path
 import numpy
 import pytest
 from hypothesis import given
+from llvmlite.binding import llvm_version_info
 from numpy_cases import examples
 from programs import surroundings
 from random_kernels import (
@@ -49,6 +51,8 @@ from gemel.codegen.target import TARGETS
 from gemel.dtype import DType, float32, int32, int64, uint64
 
 PAGE = Path(__file__).parent.parent / "docs" / "internals" / "kernels.md"
+#: A line of a disassembly: its instruction, and what that works on.
+INSTRUCTION = re.compile(r"^ +[0-9a-f]+:\t(\w+) *(.*)$", re.MULTILINE)
 
 
 @pytest.mark.parametrize("target", RUNNABLE)
@@ -271,6 +275,16 @@ def test_the_page_shows_what_is_compiled(tmp_path: Path) -> None:
     header = re.search(r"header of (\d+) bytes", text)
     assert header and kernel.read_bytes()[int(header[1]) :].startswith(b"\x7fELF")
     assert f"tail -c +{int(header[1]) + 1} " in text
+    if shutil.which("objdump"):
+        (tmp_path / "kernel.o").write_bytes(kernel.read_bytes()[int(header[1]) :])
+        disassemble = ["objdump", "-d", "--no-show-raw-insn", "-M", "intel", tmp_path / "kernel.o"]
+        code = subprocess.run(disassemble, text=True, capture_output=True, check=True).stdout
+        shown, made = (INSTRUCTION.findall(each) for each in (text, code))
+        assert len(shown) == 14
+        if f"LLVM {llvm_version_info[0]}." not in text:  # others may choose other registers
+            shown, made = ([line[0] for line in each] for each in (shown, made))
+        for sweep in shown[:7], shown[7:]:
+            assert any(made[i : i + 7] == sweep for i in range(len(made)))
 
 
 def test_a_sum_of_a_product_is_rounded_once() -> None:
