@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+from collections.abc import Callable
 from math import inf
 from typing import Any
 
@@ -243,7 +245,10 @@ MEASURE_SECONDS = Variable(
     "seconds in which joining workers of dist_sync measure how to sum fastest; 0: do not measure",
 )
 DEBUG = Variable(
-    "GEMEL_DEBUG", 0, "1 prints what is compiled, 2 also prints the kernels' programs", most=2
+    "GEMEL_DEBUG",
+    0,
+    "1 prints what is compiled, 2 also the kernels' programs and why products get theirs",
+    most=2,
 )
 
 ALL = (
@@ -282,6 +287,12 @@ ALL = (
     MEASURE_SECONDS,
     DEBUG,
 )
+
+
+def explain(text: Callable[[], str]) -> None:
+    """Say under GEMEL_DEBUG=2 what was decided, and from which numbers."""
+    if DEBUG.read() > 1:
+        print(f"gemel: {text()}", file=sys.stderr)
 
 
 def describe() -> str:

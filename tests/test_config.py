@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -155,3 +156,21 @@ def test_the_command_shows_a_mistake_alone(name: str) -> None:
     )
     (line,) = found.stderr.splitlines()
     assert found.returncode == 1 and f"{name}='x': must be" in line
+
+
+def test_decisions_about_products_are_told(tmp_path: Path) -> None:
+    """From which sizes and estimates a tiling, and Winograd's scheme, were chosen."""
+    program = """if True:
+        from gemel import compile, np, npx
+        np.ones((128, 64)) @ np.ones((64, 96))
+        compile(lambda a, b: a @ b)(np.ones((3, 128, 700)), np.ones((3, 700, 64)))
+        image, weight = np.ones((4, 64, 28, 28)), np.ones((64, 64, 3, 3))
+        npx.convolution(image, weight, kernel=(3, 3), num_filter=64, pad=(1, 1), no_bias=True)
+    """
+    settings = {"GEMEL_CACHE": str(tmp_path), "GEMEL_TARGET": "generic", "GEMEL_WINOGRAD": "auto"}
+    told = end(program, GEMEL_DEBUG="2", **settings).text
+    chosen = r"float32 a:k b:n on generic, about \d+ ns: gemm .*; tiles of \d+ x \d+, \d+ a call"
+    assert re.search(f"^gemel: product 128 x 64 by 64 x 96 {chosen}", told, re.MULTILINE)
+    assert re.search(f"^gemel: product 3 x 128 x 700 by 700 x 64 {chosen}", told, re.MULTILINE)
+    assert "gemel: 3 x 3 windows, 4 x 64 channels to 64 of 28 x 28: 115605504 " in told
+    assert "gemel: product" not in end(program, GEMEL_DEBUG="1", **settings).text

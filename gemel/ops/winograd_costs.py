@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from gemel.config import explain
 from gemel.dtype import float32
+from gemel.extent import seen
 
 #: Elements of a kernel, elements of a tile, and elements that a tile sees, along an axis.
 KERNEL, TILE, SEEN = 3, 2, 4
@@ -110,7 +112,15 @@ class Sizes(NamedTuple):
     @property
     def pays(self) -> bool:
         """Whether `AUTO` chooses the scheme: if this estimate saves a tenth."""
+        explain(self._estimates)
         return 10 * self.by_tiles < 9 * self.direct
+
+    def _estimates(self) -> str:
+        """What `pays` compares, for people to read."""
+        names = ("images", "taken", "given", "rows", "columns", "direct", "by_tiles")
+        images, taken, given, high, wide, direct, tiled = (seen(getattr(self, n)) for n in names)
+        of = f"{images} x {taken} channels to {given} of {high} x {wide}"
+        return f"3 x 3 windows, {of}: {direct} multiply-adds directly, as long as {tiled} in tiles"
 
     @property
     def most(self) -> int:

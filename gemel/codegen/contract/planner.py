@@ -33,8 +33,9 @@ from gemel.codegen.language.program import (
     Schedule,
 )
 from gemel.codegen.target import Target, has_extension
+from gemel.config import explain
 from gemel.dtype import DType, bfloat16, int8, uint8
-from gemel.extent import maximum, minimum
+from gemel.extent import maximum, minimum, seen
 from gemel.spec import product
 
 __all__ = ["ProductStep", "WindowAxes", "steps"]
@@ -140,6 +141,7 @@ class _Planner:
         plain = self._is_plain(0)
         task = Task(self.dtype, self.lasts, self.target, *sizes, often, plain)
         choice = self._choice(task, windows)
+        explain(lambda: _told(task, choice))
         schedule = choice.schedule
         contiguous = CONTIGUOUS if schedule.b_form == "n" else STRIDED
         self.operands[1] = Operand(self.operands[1].dtype, INPUT, contiguous, True)
@@ -284,6 +286,17 @@ class _Planner:
         integers += [0] * len(made.scalars)
         step = ProductStep(made, self.buffers, integers, extent, choice.chunk)
         self.found.append(step._replace(scratch=self.scratch, cost=estimate))
+
+
+def _told(task: Task, choice: Choice) -> str:
+    """From what a schedule and its tiling were chosen, and these, for people to read."""
+    m, n, k, batch, cost = map(seen, (task.m, task.n, task.k, task.batch, task.cost))
+    times = f"{batch} x " if batch != 1 else ""
+    given = f"{times}{m} x {k} by {k} x {n} {task.dtype.name} a:{task.lasts[0]} b:{task.lasts[1]}"
+    rows, columns, chunk, k_block = map(seen, choice[1:])
+    along = f", {k_block} of k at a time" if k_block else ""
+    tiles = f"{choice.schedule.text}; tiles of {rows} x {columns}, {chunk} a call{along}"
+    return f"product {given} on {task.target.name}, about {cost} ns: {tiles}"
 
 
 def _copies(source: DType, dtype: DType, width: int, turn: bool, together: int) -> Program:
