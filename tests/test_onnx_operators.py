@@ -12,6 +12,7 @@ import gemel
 from gemel import np
 from gemel.errors import ExportError, ShapeError
 from gemel.onnx.read.network import network
+from gemel.ops.linalg import matmul_of_bytes
 
 onnx = pytest.importorskip("onnx")
 
@@ -258,6 +259,23 @@ def test_quantized_products(
     expected = saturated(wide.astype("f") * (scale_a[row] * scale_b / scale), zero)
     assert found.dtype == zero.dtype
     assert found.tolist() == expected.tolist()
+
+
+def test_quantized_products_are_products_of_bytes(tmp_path: Path) -> None:
+    """Zero points are taken into account afterwards, also where sums begin again past int32."""
+    a, b = numpy.full((2, 70_000), 255, "uint8"), numpy.full((70_000, 3), -128, "int8")
+    node = onnx.helper.make_node("MatMulInteger", ["x", "b", "za", "zb"], ["y"])
+    zero_a, zero_b = numpy.array(0, "uint8"), numpy.array([127, 0, -1], "int8")
+    found = run(node, tmp_path, a, b=b, za=zero_a, zb=zero_b)
+    wide = (a.astype("int64") - zero_a) @ (b.astype("int64") - zero_b)
+    assert abs(wide).max() > 2**31
+    numpy.testing.assert_array_equal(found, wide.astype("int32"))
+    program = gemel.compile(gemel.onnx.load(tmp_path / "made.onnx"))
+    x = np.array(a)
+    numpy.testing.assert_array_equal(program(x), found)
+    nodes = program.graph(x, optimized=True).walk()
+    bodies = [node.params["body"] for node in nodes if "body" in node.params]
+    assert any(node.op is matmul_of_bytes for body in bodies for node in body.walk())
 
 
 @pytest.mark.parametrize("channels", [(), (4,)])

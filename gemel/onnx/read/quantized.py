@@ -84,7 +84,21 @@ def _row(each: Any) -> Any:
 
 
 def _product(a: Any, b: Any, zero_a: Any, zero_b: Any) -> Any:
-    return np.matmul(_centred(a, _row(zero_a)), _centred(b, zero_b)).astype("int32")
+    """(a - zero_a) @ (b - zero_b) in int32, multiplied out: products of bytes are several times as
+    fast as those of differences, and that sums begin again past int32 changes nothing."""
+    zero_a = _row(zero_a)
+    if a.ndim < 2 or b.ndim < 2:
+        return np.matmul(_centred(a, zero_a), _centred(b, zero_b)).astype("int32")
+    wide_a, wide_b = _centred(a, None), _centred(b, None)
+    found = np.matmul(wide_a, wide_b)
+    if zero_b is not None:
+        zero_b = zero_b.astype("int32")
+        found = found - np.sum(wide_a, axis=-1, keepdims=True, dtype="int32") * zero_b
+    if zero_a is not None:
+        columns = np.sum(wide_b, axis=-2, keepdims=True, dtype="int32")
+        columns = columns if zero_b is None else columns - zero_b * a.shape[-1]
+        found = found - zero_a.astype("int32") * columns
+    return found
 
 
 def _channels(weight: Any, each: Any) -> Any:
