@@ -116,3 +116,30 @@ def test_gradients() -> None:
         found.append([each.grad.asnumpy() for each in arrays])
     for one, two in zip(*found, strict=True):
         numpy.testing.assert_allclose(one, two, rtol=1e-4, atol=1e-3)
+
+
+def spread(a: Any) -> Any:
+    """The first rows and columns of windows of 16 x 16."""
+    return (a * 2).reshape(4, 16, 8, 16).transpose(0, 2, 1, 3).reshape(32, 256)
+
+
+@pytest.mark.parametrize(
+    "function, kernels",
+    [
+        (lambda a: np.repeat(a, 2, axis=1) * 2 + 1, 1),
+        (lambda a: np.tile(a, (2, 1)) * 2 + 1, 1),
+        (lambda a: npx.relu(np.stack([npx.relu(a), a + 1]) * 2), 2),
+        (lambda a: ((a * 2).T + 1).reshape(-1) * 3, 1),
+        (lambda a: (a * 2).reshape(-1) * 3, 1),
+        (lambda a: npx.relu(spread(a)), 2),
+        # What is reshaped is read twice: it is stored once.
+        (lambda a: (y := spread(a)).sum(axis=0) + npx.relu(y)[0], 3),
+    ],
+)
+def test_numbers_are_applied_before_other_reshapes(
+    function: Callable[[Any], Any], kernels: int
+) -> None:
+    a = given(64, 128)
+    compiled = gemel.compile(function)
+    assert numpy.array_equal(compiled(a).asnumpy(), function(a).asnumpy())
+    assert compiled.plan_summary(a).startswith(f"<lambda>: {kernels} kernel")

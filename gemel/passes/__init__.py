@@ -50,7 +50,7 @@ PIPELINE: tuple[Pass, ...] = (
     transpose_products,  # (a @ b).T becomes b.T @ a.T
     unite,  # parts written side by side become a concatenation
     add_up,  # a @ b + c @ d becomes one product
-    sink,  # f(reshape(a @ b)) becomes reshape(f(a @ b))
+    sink,  # f(reshape(x)) becomes reshape(f(x))
     merge,  # common subexpression elimination
     in_parts,  # long reductions are divided, so that several cores share them
     fuse,  # operations are grouped into kernels

@@ -1,9 +1,12 @@
-"""sink: what follows a product is computed before the product's result is reshaped.
+"""sink: what follows elementwise is computed before a result is reshaped.
 
 The kernel of a product also computes what follows elementwise, if that has the shape of the product
 (`fuse`). But the columns of a convolution are all places of an image, and its result is reshaped to
 rows and columns of the image. Here ``relu(reshape(a @ b) * scale + bias)`` becomes
 ``reshape(relu(a @ b * scale' + bias'))``, where scale' and bias' are reshaped instead.
+
+A nest's loops do not run along both shapes of a reshape either. So numbers are also applied before
+other results are reshaped: ``tile(a, 2) * 2`` repeats, multiplies and writes in one kernel.
 """
 
 from __future__ import annotations
@@ -25,30 +28,39 @@ Block = tuple[range, range]
 
 
 def sink(graph: Graph) -> Graph:
-    """Move reshapes of products behind elementwise operations."""
+    """Move reshapes of products behind elementwise operations, and others behind numbers."""
     uses = graph.uses()
-    sunk = set[Node]()
+    products = set[Node]()  # and what was moved before the reshape of one
 
     def moved(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
         op = node.op
         if not isinstance(op, Elementwise) or positional(op) or node.fails or len(node.specs) > 1:
             return None
-        pairs = zip(node.inputs, inputs, strict=True)
+        pairs = list(zip(node.inputs, inputs, strict=True))
         stored = {entry for original, entry in pairs if _is_stored(entry, uses[original])}
-        for entry in inputs:
+        for original, entry in pairs:
             source = _reshaped(entry)
-            if source is None or not (is_product(source.node) or source.node in sunk):
+            if source is None or not same_shape_for_all(entry.shape, node.specs[0].shape):
                 continue
-            if not same_shape_for_all(entry.shape, node.specs[0].shape):
+            of_product = is_product(source.node) or source.node in products
+            if not of_product and not (uses[original] == 1 and _takes_numbers(inputs, source)):
                 continue
             found = _applied(node, inputs, source, stored)
             if found is not None:
-                sunk.add(found.node)
+                if of_product:
+                    products.add(found.node)
                 with part_of(node):
                     return (shape.reshape(found, shape=node.specs[0].shape),)
         return None
 
     return rewrite(graph, moved)
+
+
+def _takes_numbers(inputs: tuple[Entry, ...], source: Entry) -> bool:
+    """Whether a result that is computed anyway is only combined with numbers."""
+    node = source.node
+    computed = fusible(node) or is_mover(node) or is_view(node)
+    return computed and all(e.ndim == 0 or _reshaped(e) is source for e in inputs)
 
 
 def _is_stored(entry: Entry, uses: int) -> bool:
