@@ -106,6 +106,7 @@ def main(folder: Path, settings: dict[str, Any]) -> None:
             "parameters": [value.tobytes().hex() for value in values],
             "drawn": np.random.uniform(size=(2,)).tolist(),
         }
+        del run  # its parameters have the keys that the next one needs on servers
     (folder / f"{settings['name']}.{store.rank}.json").write_text(json.dumps(found))
 
 

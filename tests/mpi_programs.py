@@ -420,6 +420,34 @@ WRONG: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
+def misused(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """What worker 1 alone is told about an array of another shape, and about an unknown key."""
+    store.init("w", np.ones((2, 3)))
+    texts = []
+    if store.rank == 1:
+        for call in (store.push, store.pull):
+            for key, value in (("w", np.ones((3, 2))), ("v", np.ones((2, 3)))):
+                try:
+                    call(key, value)
+                except GemelError as error:
+                    texts.append(str(error))
+    store.barrier()
+    return texts
+
+
+def optimizers(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """A step with the optimizer that this worker's part of `settings` names."""
+    value = np.ones((3,))
+    store.init("w", value)
+    store.set_optimizer(optimizer.create(settings["names"][store.rank], learning_rate=0.5))
+    try:
+        store.pushpull("w", np.ones((3,)), value)
+        store.barrier()
+        return value.tolist()
+    except GemelError as error:
+        return {"error": type(error).__name__, "text": str(error)}
+
+
 def ending(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
     """All workers issue the same sums of what takes half a second to compute. Those except rank 0
     do not wait for anything: their programs end at once."""
@@ -467,6 +495,8 @@ CASES = {
     "compressed": compressed,
     "overflowing": overflowing,
     "in_blocks": in_blocks,
+    "misused": misused,
+    "optimizers": optimizers,
     "torn": torn,
     "wrong": wrong,
 }

@@ -254,6 +254,22 @@ def test_a_worker_that_makes_another_call_is_named(how, words, tmp_path):
     assert "gemel launch: the job of 3 workers ended with status" in job.stderr
 
 
+def test_optimizers_set_on_the_store_are_compared(tmp_path):
+    """Each worker updates its own replica."""
+    for rank, value in enumerate(found(tmp_path, 2, "optimizers", names=["sgd", "sgd"])):
+        assert value == [0.0] * 3, rank
+    job, written = launched(tmp_path, 2, "optimizers", names=["sgd", "adam"])
+    assert job.returncode != 0
+    words = "the workers disagree about the optimizer: worker 1 has a rule Adam("
+    assert any(words in one["text"] for one in written.values())
+    assert {one["error"] for one in written.values()} == {"WorkersError"}
+
+
+def test_wrong_use_on_one_worker_names_it(tmp_path):
+    texts = found(tmp_path, 2, "misused")[1]
+    assert len(texts) == 4 and all("worker 1: " in text for text in texts), texts
+
+
 def test_another_schedule_of_the_environment_is_named(tmp_path):
     job, _ = launched(tmp_path, 2, "values", schedules=["ranks", "any"])
     assert job.returncode != 0

@@ -387,8 +387,50 @@ def test_worlds_that_disagree() -> None:
         quick = Limits(silent=30, replace=30, reach=0.5)
         for server in made.servers:
             server.server.settings = ServerSettings(2, SECRET, limits=quick)  # type: ignore[union-attr]
-        with pytest.raises(RankTakenError, match="there is already a worker 0"):
+        with pytest.raises(RankTakenError, match=r"already a worker 0.*one store in each process"):
             made.store(0, limits=quick)
+
+
+def test_other_servers_on_one_worker_or_in_the_next_job(tmp_path: Path) -> None:
+    """Each key would be looked for where it is not."""
+    with job(3, servers=2, folder=tmp_path) as made:
+        made.store(0)
+        words = "for worker 1 this is server 0 of 2 .*, but it has the keys of server 1 of 2"
+        with pytest.raises(WorldError, match=words):
+            made.store(1, servers=made.addresses[::-1])
+        with pytest.raises(WorldError, match=r"worker 2 this is server 0 of 1 .* server 0 of 2"):
+            made.store(2, servers=made.addresses[:1])
+        made.store(1)
+    words = "for worker 0 this is server 0 of 3 .*, but it has the keys of server 0 of 2"
+    with job(1, servers=3, folder=tmp_path) as made, pytest.raises(WorldError, match=words):
+        made.store(0)
+
+
+def test_a_worker_that_has_finished_is_not_called_silent() -> None:
+    with job(2) as made:
+        stores = [made.store(rank) for rank in range(2)]
+        stores[0].close()
+        stores[1].init("v", np.ones((2,)))
+        out = np.zeros((2,))
+        stores[1].pull("v", out)
+        words = "worker 0 is missing in round 0 of key 'v' .*: its program has ended"
+        with pytest.raises(WorkerLostError, match=words):
+            out.wait_to_read()
+
+
+def test_a_restarted_worker_without_rounds_continues_where_it_was() -> None:
+    with job(2) as made:
+        stores = [made.store(rank, "dist_async") for rank in range(2)]
+        out = np.zeros((2,))
+        for store in stores:
+            store.init(["a", "b"], [out, out])
+        for _ in range(3):
+            stores[1].pushpull(["a", "b"], [np.ones((2,))] * 2, [out, np.zeros((2,))])
+            out.wait_to_read()
+        stores[1].push("a", np.ones((2,)))
+        stores[1].close(finished=False)  # in the middle of a step, as if killed
+        again = made.store(1, "dist_async")
+        assert stores[1].step == 0 and again.step == 3
 
 
 def test_no_server() -> None:

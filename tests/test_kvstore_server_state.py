@@ -438,6 +438,22 @@ def test_keys_that_nobody_ever_pushes_do_not_count(tmp_path: Path) -> None:
         assert state.pushed(0) == expected
 
 
+def test_which_server_it_is_survives(tmp_path: Path) -> None:
+    journal = Journal(tmp_path)
+    state = journal.load(1)
+    assert state.take_place(0, [1, 2]) and not state.take_place(0, [1, 2])
+    journal.snapshot(state)
+    journal.close()
+    again = Journal(tmp_path)
+    state = again.load(3)
+    again.close()
+    with pytest.raises(WorldError, match=r"worker 2 this is server 0 of 2 .* of server 1 of 2"):
+        state.take_place(2, [0, 2])
+    for place in (None, [1], [2, 2], [-1, 2], [True, 2], [0.0, 2], ["0", 2], "01"):
+        with pytest.raises(ProtocolError, match="is not the place of a server"):
+            State(1).take_place(0, place)
+
+
 def test_names_are_on_disk_before_older_files_go(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import time
 from collections.abc import Callable
 from math import nan
@@ -177,6 +178,23 @@ def test_two_trainers_cannot_have_the_same_keys(on_servers: bool | None) -> None
         with pytest.raises(KVStoreError, match=r"worker 0: parameter \S+weight would get .* key 0"):
             Trainer(second.collect_params(), "sgd", {}, **how)
         assert all((a == b).all() for a, b in zip(parameters(second), before, strict=True))
+
+
+def test_a_second_network_after_the_first_is_gone() -> None:
+    """It may follow where the workers update, whenever Python collects the first."""
+    with job(1) as made:
+        how = {"kvstore": made.store(0), "update_on_kvstore": False}
+        gc.disable()
+        try:
+            for seed in range(2):
+                net = network(seed)
+                before = parameters(net)
+                trainer = Trainer(net.collect_params(), "sgd", {}, **how)
+                assert all((a == b).all() for a, b in zip(parameters(net), before, strict=True))
+                train(net, trainer, slice(None))
+                del net, trainer
+        finally:
+            gc.enable()
 
 
 @pytest.mark.parametrize("on_servers", [None, False])

@@ -121,7 +121,7 @@ class KVStore(KVStoreBase, ABC):
             return
         count = self._steps[optimizer] = self._steps.get(optimizer, 0) + 1
         if count % COMPARED == 0 or count & (count - 1) == 0:
-            self._compare(f"rule {_settings(optimizer)}")
+            self._compare(f"rule {settings_of(optimizer)}")
 
     def claim(self, key: Any, parameter: Any) -> None:
         """Note that a `Trainer` begins to use a key for a parameter. Raises `KVStoreError` where
@@ -296,7 +296,7 @@ def plain_key(key: Any) -> int | str:
     )
 
 
-def _settings(optimizer: Any) -> str:
+def settings_of(optimizer: Any) -> str:
     """An optimizer's class, the numbers by which it divides and multiplies gradients, and the
     settings of gemel's own classes; others may have attributes that differ between workers."""
     kind = type(optimizer)
@@ -366,4 +366,5 @@ __all__ = [
     "encoded",
     "pairs",
     "plain_key",
+    "settings_of",
 ]

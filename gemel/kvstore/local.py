@@ -80,7 +80,7 @@ class LocalStore(KVStore):
         for one, values, stored in given:  # before the first of them changes its value
             check_alike(one, values)
             if self._updater is None or hasattr(self._updater, "optimizer"):
-                fits(one, values[0], stored)
+                self._fits(one, values[0], stored)
         for one, values, stored in given:
             with npx.priority(priority), autograd.pause():
                 total = self._total(one, values, stored.device, priority)
@@ -96,7 +96,7 @@ class LocalStore(KVStore):
         given = [(one, targets, self._stored(one)) for one, targets in pairs(key, out)]
         for one, targets, stored in given:
             for target in targets:
-                fits(one, target, stored)
+                self._fits(one, target, stored)
         with npx.priority(priority), autograd.pause():
             for _, targets, stored in given:
                 for target in targets:
@@ -210,9 +210,24 @@ class LocalStore(KVStore):
     def _stored(self, key: Any) -> Any:
         if key not in self._values:
             if hint := alike_key(key, self._values):
-                raise UnknownNameError(f"kvstore: there is no key {key!r}{hint}")
-            raise unknown_name("key (call init first)", key, map(str, self._values))
+                raise UnknownNameError(f"kvstore: {self._here}there is no key {key!r}{hint}")
+            error = unknown_name("key (call init first)", key, map(str, self._values))
+            raise UnknownNameError(f"{self._here}{error}")
         return self._values[key]
+
+    @property
+    def _here(self) -> str:
+        """For errors that only one of several workers may have: which one."""
+        return f"worker {self.rank}: " if self.num_workers > 1 else ""
+
+    def _fits(self, key: Any, given: Any, stored: Any) -> None:
+        """Raise `ShapeError` unless an array has the shape of a key's value."""
+        if given.shape != stored.shape:
+            raise ShapeError(
+                f"kvstore: {self._here}key {key!r} has a value of "
+                f"{stored.dtype.name}{list(stored.shape)}, but "
+                f"{given.dtype.name}{list(given.shape)} was given"
+            )
 
     # ---- updating
 
@@ -289,15 +304,6 @@ def check_alike(key: Any, values: Sequence[Any]) -> None:
         raise DTypeError(
             f"kvstore: the arrays of key {key!r} have different dtypes: {dtypes}; use astype on "
             "some of them"
-        )
-
-
-def fits(key: Any, given: Any, stored: Any) -> None:
-    """Raise `ShapeError` unless an array has the shape of a key's value."""
-    if given.shape != stored.shape:
-        raise ShapeError(
-            f"kvstore: key {key!r} has a value of {stored.dtype.name}{list(stored.shape)}, but "
-            f"{given.dtype.name}{list(given.shape)} was given"
         )
 
 

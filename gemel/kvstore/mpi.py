@@ -18,7 +18,7 @@ from gemel import __version__, autograd, config, np
 from gemel.device import CPUS, Device
 from gemel.errors import WorkersError
 from gemel.kvstore import compression
-from gemel.kvstore.base import byte_counts, bytes_before, encoded, pairs
+from gemel.kvstore.base import byte_counts, bytes_before, encoded, pairs, settings_of
 from gemel.kvstore.local import NARROW, LocalStore, check_alike, widened
 from gemel.kvstore.step_schedules import Piece, StepSchedule, StepSchedules
 from gemel.kvstore.wire import MpiWire
@@ -119,6 +119,13 @@ class MpiStore(LocalStore):
         given = np.array(row, dtype=row.dtype.name)
         result = given._code, (self.num_workers, given.size)
         return self._world.issue(self._number, name, "gather", [given], result).asnumpy()
+
+    def set_optimizer(self, optimizer: Any) -> None:
+        """Update the value of a key by an optimizer; the pushed sum is the gradient. All workers
+        must set the same one; if they do not, the sums that follow fail with a `WorkersError`."""
+        super().set_optimizer(optimizer)
+        if self.num_workers > 1:
+            self._compare(f"rule {settings_of(optimizer)}")
 
     # ---- values
 

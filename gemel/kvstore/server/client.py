@@ -109,8 +109,7 @@ class ServerStore(KVStore):
 
     @property
     def step(self) -> int:
-        """The number of rounds this rank had done when this process started: 0, unless it took
-        over.
+        """The number of steps this rank had done when this process started: 0, unless it took over.
 
         A program that may be restarted begins there: ``for step in range(store.step, steps)``.
         """
@@ -127,7 +126,8 @@ class ServerStore(KVStore):
         welcomes = [connection.welcome for connection in self._connections]
         if any(welcome.get("gone") for welcome in welcomes):
             joined = self._join(max(int(welcome.get("newest", 0)) for welcome in welcomes))
-            return joined, joined, joined
+            if self._rounds:
+                return joined, joined, joined
         pushed = [welcome["pushed"] for welcome in welcomes if welcome.get("pushed")]
         low = min((int(pair[0]) for pair in pushed), default=0)
         return low, low, max((int(pair[1]) for pair in pushed), default=0)

@@ -58,6 +58,7 @@ class Connection:
 
     def __init__(self, settings: WorkerSettings, number: int, run: str) -> None:
         self.settings = settings
+        self._number = number
         self.address = settings.servers[number]
         self.name = f"server {number} ({self.address[0]}:{self.address[1]})"
         self.welcome: dict[str, Any] = {}
@@ -211,6 +212,7 @@ class Connection:
         greeting = {
             "rank": self.settings.rank,
             "workers": self.settings.workers,
+            "place": [self._number, len(self.settings.servers)],
             "run": self._run,
             "challenge": mine,
             "again": bool(self.welcome),

@@ -282,6 +282,7 @@ def _described(state: State, arrays: list[Any]) -> dict[str, Any]:
         rule = [state.updates.description, list(counts.items()), kept_states]
     description = {
         "workers": state.workers,
+        "place": state.place,
         "gone": sorted(state.gone),
         "finished": sorted(state.finished),
         "entries": entries,
@@ -302,6 +303,8 @@ def _restored(description: dict[str, Any], data: bytes, offset: int) -> State:
         arrays.append(array)
         offset += array.nbytes
     state = State(description["workers"])
+    if description.get("place") is not None:  # files of earlier versions have none
+        state.place = tuple(description["place"])
     state.gone, state.finished = set(description["gone"]), set(description["finished"])
     for number, said, numbers, values, ranks, pending in description["entries"]:
         entry = Entry(**{**said, "shape": tuple(said["shape"])})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from typing import Any
 from weakref import ref
@@ -22,6 +23,8 @@ class Owners:
     def claim(self, key: Any, parameter: Any) -> None:
         """Note that a parameter has a key. Raises `KVStoreError` if another one has it."""
         known = self._parameters.get(key)
+        if known is not None and known() not in (None, parameter):
+            gc.collect()  # a network that the program does not use any more is part of cycles
         other = parameter if known is None else known()
         if other is not None and other is not parameter:
             raise KVStoreError(

@@ -150,6 +150,8 @@ class Server:
                 f"kvstore: worker {rank} was left out: it was silent for too long, and the "
                 "others continued; restart it to join"
             )
+        if self.state.take_place(rank, greeting.get("place")):
+            self._write(Journal.snapshot, self.state)
         self._take_place(connection, rank, run)
         welcome = {
             "proof": proof(self.settings.secret, "server", str(greeting.get("challenge")), {}),
@@ -167,7 +169,7 @@ class Server:
             if known.run != run and silent <= self.settings.limits.silent:
                 raise RankTakenError(
                     f"kvstore: there is already a worker {rank}; give each worker its own "
-                    "GEMEL_RANK"
+                    "GEMEL_RANK, and create one store in each process"
                 )
             known.close()
         self._strangers.discard(connection)
@@ -236,15 +238,21 @@ class Server:
             )
             self.stop(problem)
             raise problem from error
-        if changed and self._journal is not None:
-            try:
-                self._journal.append(rank, message, time.monotonic() - begun)
-                if self._journal.is_full:
-                    self._journal.snapshot(self.state)
-            except OSError as error:
-                self.stop(KVStoreError(f"server: its journal cannot be written: {error}"))
-                raise KVStoreError("server: its journal cannot be written") from error
+        if changed:
+            self._write(Journal.append, rank, message, time.monotonic() - begun)
+            if self._journal is not None and self._journal.is_full:
+                self._write(Journal.snapshot, self.state)
         return changed
+
+    def _write(self, what: Callable[..., None], *given: Any) -> None:
+        """Write to the journal, if there is one. Raises `KVStoreError` and ends if that fails."""
+        if self._journal is None:
+            return
+        try:
+            what(self._journal, *given)
+        except OSError as error:
+            self.stop(KVStoreError(f"server: its journal cannot be written: {error}"))
+            raise KVStoreError("server: its journal cannot be written") from error
 
     def check(self, rank: int, message: Message) -> None:
         """Refuse arrays that are larger than their key, before memory is allocated for them."""
@@ -370,10 +378,14 @@ class Server:
         lost = [rank for rank in missing if rank in self._lost or rank in self.state.gone]
         if lost:
             limits = self.settings.limits
+            why = f"it was silent for {limits.silent:g} s"
+            if lost[0] in self.state.finished:
+                why = "its program has ended"
+            elif lost[0] in self._lost:
+                why += f" and was not replaced within {limits.replace:g} s"
             raise WorkerLostError(
                 f"kvstore: worker {lost[0]} is missing in round {message.sequence} of "
-                f"{self.state.entries[message.key]}: it was silent for {limits.silent:g} s and "
-                f"was not replaced within {limits.replace:g} s"
+                f"{self.state.entries[message.key]}: {why}"
             )
 
     def _end(self) -> None:

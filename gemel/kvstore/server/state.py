@@ -33,6 +33,8 @@ class State:
 
     def __init__(self, workers: int) -> None:
         self.workers = workers
+        #: Which server this is of how many, as the first worker has said: its keys depend on it.
+        self.place: tuple[int, int] | None = None
         self.entries: dict[int, Entry] = {}
         #: Ranks that have finished or were left out.
         self.gone: set[int] = set()
@@ -47,6 +49,27 @@ class State:
     def live(self) -> list[int]:
         """The ranks that take part."""
         return [rank for rank in range(self.workers) if rank not in self.gone]
+
+    def take_place(self, rank: int, place: Any) -> bool:
+        """Learn from a worker which server this is of how many; returns whether that is new.
+
+        A key's server depends on both, so a worker with another list of servers would look for keys
+        where the others do not push them, or where they have never been. Raises `WorldError`.
+        """
+        whole = [one for one in place if type(one) is int] if isinstance(place, list) else []
+        if len(whole) != 2 or not 0 <= whole[0] < whole[1]:
+            raise ProtocolError(f"HELLO: {place!r} is not the place of a server")
+        number, count = whole
+        if self.place not in (None, (number, count)):
+            known, of = self.place
+            raise WorldError(
+                f"kvstore: for worker {rank} this is server {number} of {count} (GEMEL_SERVERS), "
+                f"but it has the keys of server {known} of {of}; all workers, and all jobs with "
+                "the same --folder, need the same servers in the same order"
+            )
+        new = self.place is None
+        self.place = number, count
+        return new
 
     def begin_anew(self, workers: int) -> None:
         """Let another job, with this many workers, continue from the values.
@@ -268,12 +291,12 @@ class State:
         return [rank for rank in needed if rank not in came]
 
     def pushed(self, rank: int) -> tuple[int, int] | None:
-        """The fewest and the most pushes of a rank, among the keys that have rounds.
+        """The fewest and the most pushes of a rank, among the keys.
 
         After the first step, keys that nobody has ever pushed, such as those of running statistics,
         do not count.
         """
-        entries = [e for e in self.entries.values() if e.rounds and not e.barrier]
+        entries = [entry for entry in self.entries.values() if not entry.barrier]
         counts = [entry.last.get(rank, 0) for entry in entries]
         if max(counts, default=0) > 1:
             counts = [entry.last.get(rank, 0) for entry in entries if any(entry.last.values())]
