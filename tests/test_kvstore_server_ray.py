@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -33,6 +34,24 @@ def test_without_ray() -> None:
     )
     assert done.returncode == 2
     assert "WorkersError" in done.stderr and "pip install 'gemel[ray]'" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("nowhere:6379", "Ray could not join the cluster at RAY_ADDRESS=nowhere:6379: no such"),
+        ("", "Ray could not start on this machine: no such"),
+    ],
+)
+def test_no_cluster(where: str, words: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(**settings: Any) -> None:
+        raise ConnectionError("no such cluster")
+
+    made = SimpleNamespace(is_initialized=lambda: False, init=fail)
+    monkeypatch.setitem(sys.modules, "ray", made)
+    monkeypatch.setenv("RAY_ADDRESS", where)
+    with pytest.raises(WorkersError, match=words):
+        RayPlace(2)
 
 
 def children(word: str) -> list[int]:

@@ -39,7 +39,14 @@ class RayPlace:
         self._ray = ray
         if not ray.is_initialized():
             own = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": processes}
-            ray.init(log_to_driver=True, include_dashboard=False, **own)
+            try:
+                ray.init(log_to_driver=True, include_dashboard=False, **own)
+            except Exception as error:  # of several types: no cluster, another version, a port, ...
+                where = os.environ.get("RAY_ADDRESS")
+                what = (
+                    f"join the cluster at RAY_ADDRESS={where}" if where else "start on this machine"
+                )
+                raise WorkersError(f"launch: Ray could not {what}: {error}") from None
         self._actor = ray.remote(Watcher)
         self._actors: dict[str, Any] = {}
         self._nodes: dict[str, tuple[str, str]] = {}
