@@ -739,7 +739,8 @@ def roi_pooling(
 
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
     """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: the one for NumPy
-    mode after `set_np`, otherwise the legacy one."""
+    mode after `set_np`, otherwise the legacy one. If `file` ends in ``.safetensors``, named arrays
+    are written in that format, which Hugging Face's tools read."""
 
 def savez(file: Any, *args: Any, **kwargs: Any) -> None:
     """Write arrays to `file` as a NumPy archive (.npz), as MXNet 2 does."""

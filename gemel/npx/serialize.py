@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from zlib import crc32
 
 from gemel import _core
+from gemel.arrays import tensors
 from gemel.arrays.archives import (
     MAGIC,
     Opened,
@@ -68,7 +69,8 @@ _FLAGS = {name: flag for flag, name in _TYPES.items()}
 @function(public="npx")
 def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
     """Write arrays (named, a list, or a single one) to `file`, in MXNet's format: the one for NumPy
-    mode after `set_np`, otherwise the legacy one.
+    mode after `set_np`, otherwise the legacy one. If `file` ends in ``.safetensors``, named arrays
+    are written in that format, which Hugging Face's tools read.
 
     `load` returns what was written: a dictionary, a list or an array. Raises `ArgumentError` for
     names that are not text, and for what is neither arrays nor an array; `DTypeError` for values
@@ -77,7 +79,12 @@ def save(file: Any, arr: dict[str, ndarray] | list[ndarray] | ndarray) -> None:
     The file appears complete or not at all: it is written under a temporary name and then renamed.
     If an array has failed, its error is raised here, before anything is written.
     """
-    appear(checked_path("save", "file", file), parts(arr))
+    path = checked_path("save", "file", file)
+    if path.endswith(tensors.ENDING):
+        _names(arr if isinstance(arr, dict) else {})  # raises for names that are not text
+        appear(path, tensors.written(arr))
+    else:
+        appear(path, parts(arr))
 
 
 def parts(arr: Any) -> list[bytes]:
@@ -125,9 +132,9 @@ def load(file: Any, device: Any = None) -> dict[str, ndarray] | list[ndarray] | 
     """Read the arrays in `file`: a dictionary if they are named, else a list, or the single saved
     array.
 
-    Supports MXNet's formats, old and new, and NumPy's (.npy, .npz). Raises `ParameterFileError`,
-    naming the field and the position, for a file that is damaged, truncated or in another format,
-    and `MissingFileError` if there is none.
+    Supports MXNet's formats, old and new, NumPy's (.npy, .npz) and safetensors. Raises
+    `ParameterFileError`, naming the field and the position, for a file that is damaged, truncated
+    or in another format, and `MissingFileError` if there is none.
 
     >>> npx.save("weights", {"w": np.ones((2,))})
     >>> npx.load("weights")
@@ -177,6 +184,8 @@ def read(path: str, content: bytes, device: Any = None) -> Any:
     """The contents of a file's bytes, in any known format."""
     if is_numpys(content):
         return unpacked(path, content, as_device(device))
+    if tensors.is_safetensors(content):
+        return tensors.read(path, content, as_device(device))
     return _Reader(path, content, as_device(device)).file()
 
 
