@@ -200,7 +200,7 @@ def test_flipped_bytes_without_a_checksum_never_crash(saved):
         (file_of(pack("<IiI", 0xF993FACA, 0, 99)), "99 dimensions"),
         (file_of(pack("<Iii", 0xF993FACA, 0, -1)), "an array without a value"),
         (file_of(pack("<Iiiqq", 0xF993FACA, 0, 2, 3, -1)), "an array without a value"),
-        (file_of(pack("<IiIqiii", 0xF993FACA, 1, 1, 2, 1, 0, 0)), "sparse"),
+        (file_of(pack("<IiIqiii", 0xF993FACA, 5, 1, 2, 1, 0, 0)), "storage type 5"),
         (file_of(pack("<IiIqiii", 0xF993FACA, 0, 1, 0, 1, 0, 99)), "dtype number 99"),
         (file_of(pack("<IiIqiii", 0xF993FACA, 0, 1, 0, 1, 0, 77)), "dtype number 77"),
         (file_of(MXNET["v3"] + elements(1, 2), b"\xff\xfe"), "UTF-8"),

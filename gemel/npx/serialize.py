@@ -5,6 +5,7 @@ Little-endian::
     u64 0x112 | u64 check | u64 N | N arrays | u64 K (0 or N) | K x {u64 length, name in UTF-8}
     array:  u32 magic | i32 storage (0: dense) | i32 ndim, i64 x ndim | i32 device type, i32 device
             | i32 type | elements
+    sparse arrays, which are only read: see `densify`
 
 `check` is reserved in MXNet, which writes 0 and does not read it. gemel puts a checksum there: the
 bytes ``geme`` (``gem1`` for a single array instead of a list) above the CRC-32 of everything that
@@ -13,8 +14,9 @@ follows. Files may come from anywhere, so each length is compared with the file'
 
 from __future__ import annotations
 
+from math import prod
 from struct import pack, unpack_from
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 from zlib import crc32
 
 from gemel import _core
@@ -34,6 +36,7 @@ from gemel.device import Device, as_device
 from gemel.dtype import DTYPES, MANNERS, DType, as_dtype
 from gemel.errors import ArgumentError, NothingLeftError, ParameterFileError, unknown_name
 from gemel.ir.public import function, publish
+from gemel.npx.densify import INDICES, Sparse
 
 if TYPE_CHECKING:
     from gemel.gluon.parameter import Parameter, ParameterDict
@@ -363,12 +366,12 @@ class _Reader:
             self.fail(f"has {len(arrays)} arrays but {len(names)} names")
         if len(set(names)) != len(names):
             self.fail("gives one name to two arrays")
-        made = [self.made(*found) for found in arrays]
+        made = [self.made(found) for found in arrays]
         if check >> 32 == _ALONE and len(made) == 1:
             return made[0]
         return dict(zip(names, made, strict=True)) if names else made
 
-    def fail(self, problem: str) -> None:
+    def fail(self, problem: str) -> NoReturn:
         raise ParameterFileError(f"parameter file {self.path} {problem}")
 
     def check(self, expected: int) -> None:
@@ -410,23 +413,22 @@ class _Reader:
             return str(self.content[begin : self.position], "utf-8")
         except UnicodeDecodeError:
             self.fail(f"is damaged: the name at byte {begin} is not UTF-8")
-            raise
 
     def shape(self, code: str, ndim: int) -> tuple[int, ...]:
         if not 0 <= ndim <= _MAX_DIMENSIONS:
             self.fail(f"is damaged: before byte {self.position}, an array of {ndim} dimensions")
         return tuple(self.number(code, "a dimension") for _ in range(ndim))
 
-    def array(self) -> tuple[DType, tuple[int, ...], int]:
-        """The next array's dtype, its shape, and where its elements begin."""
+    def array(self) -> tuple[DType, tuple[int, ...], memoryview] | Sparse:
+        """The next array's dtype, its shape, and its elements."""
         magic = self.number("I", "an array's magic number")
+        storage, stored = 0, tuple[int, ...]()
         if magic in (_V2, _V3):
             storage = self.number("i", "an array's storage type")
-            if storage != 0:
-                self.fail(
-                    f"contains a sparse array (storage type {storage}); only dense arrays can be "
-                    "read"
-                )
+            if storage and storage not in INDICES:
+                self.fail(f"is damaged: before byte {self.position}, storage type {storage}")
+            if storage:
+                stored = self.shape("q", self.number("i", "the number of stored dimensions"))
             ndim = self.number("i", "the number of dimensions")
             if magic == _V3 and ndim == -1:  # of unknown shape
                 self.fail(f"contains an array without a value before byte {self.position}")
@@ -439,24 +441,40 @@ class _Reader:
             self.fail(f"contains an array without a value before byte {self.position}")
         self.take(8, "an array's device")
         dtype = self.dtype(self.number("i", "an array's dtype"))
-        size = 1
-        for extent in shape:
-            if extent < 0:
-                self.fail(f"is damaged: before byte {self.position}, an array of shape {shape}")
-            size *= extent
-        return dtype, shape, self.take(size * dtype.itemsize, f"an array of shape {shape}")
+        if not storage:
+            return dtype, shape, self.elements(dtype, shape)
+        kinds = [self.kind() for _ in range(INDICES[storage])]
+        held = self.elements(dtype, stored)
+        indices = [(*kind, self.elements(*kind)) for kind in kinds]
+        return Sparse(storage, dtype, shape, stored, held, indices)
+
+    def kind(self) -> tuple[DType, tuple[int, ...]]:
+        """The dtype and the shape of a sparse array's indices."""
+        dtype = self.dtype(self.number("i", "the dtype of indices"))
+        return dtype, self.shape("q", self.number("i", "the number of dimensions of indices"))
+
+    def elements(self, dtype: DType, shape: tuple[int, ...]) -> memoryview:
+        if any(extent < 0 for extent in shape):
+            self.fail(f"is damaged: before byte {self.position}, an array of shape {shape}")
+        size = prod(shape) * dtype.itemsize
+        begin = self.take(size, f"an array of shape {shape}")
+        return self.content[begin : begin + size]
 
     def dtype(self, flag: int) -> DType:
         if flag not in _TYPES:
             self.fail(f"is damaged: before byte {self.position}, dtype number {flag}")
         return as_dtype(_TYPES[flag])
 
-    def made(self, dtype: DType, shape: tuple[int, ...], begin: int) -> ndarray:
-        size = dtype.itemsize
-        for extent in shape:
-            size *= extent
-        content = self.content[begin : begin + size]
-        array: ndarray = from_buffer(content, dtype, shape, self.device)
+    def made(self, found: tuple[DType, tuple[int, ...], memoryview] | Sparse) -> ndarray:
+        array: ndarray
+        if not isinstance(found, Sparse):
+            dtype, shape, content = found
+            array = from_buffer(content, dtype, shape, self.device)
+            return array
+        try:
+            array = found.dense(self.device)
+        except ValueError as reason:
+            self.fail(f"contains a damaged sparse array: {reason}")
         return array
 
 
