@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import numpy
@@ -309,3 +310,18 @@ def test_numbers_in_files_that_are_none() -> None:
     text = sym.Variable("x", dtype="int32").tojson()
     digits = sym.load_json(text.replace('"4"', f'"{"9" * 5000}"'))
     assert digits.infer_type()[0] == sym.Variable("x", dtype="float32").infer_type()[0]
+
+
+@pytest.mark.parametrize("op", ["argmax", "argmin"])
+@pytest.mark.parametrize(("version", "whole"), [(None, True), (904, True), (905, False)])
+def test_the_last_axis_in_files_before_0_9_5(op: str, version: int | None, whole: bool) -> None:
+    """There ``axis=-1`` meant all axes."""
+    data = {"op": "null", "name": "data", "inputs": []}
+    node = {"op": op, "name": "m", "attrs": {"axis": "-1"}, "inputs": [[0, 0, 0]]}
+    held: dict[str, Any] = {"nodes": [data, node], "arg_nodes": [0], "heads": [[1, 0, 0]]}
+    if version is not None:
+        held["attrs"] = {"mxnet_version": ["int", version]}
+    given = gemel.nd.array([[1, 5, 2], [9, 0, 3]])
+    found = gemel.sym.load_json(json.dumps(held)).eval(data=given)[0].asnumpy()
+    expected = given.asnumpy() if not whole else given.asnumpy().reshape(-1)
+    numpy.testing.assert_array_equal(found, getattr(numpy, op)(expected, axis=-1).reshape(-1))

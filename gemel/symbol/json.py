@@ -22,6 +22,8 @@ from gemel.symbol.node import (
 )
 from gemel.symbol.own import operation
 
+#: The version of files that do not say theirs.
+UNKNOWN = 800
 #: The version of MXNet whose format is written.
 VERSION = 10901
 
@@ -93,11 +95,20 @@ def read(text: str, source: str = "symbol") -> list[Reference]:
     return _Reader(source).graph(text)
 
 
+def version_of(whole: dict[str, Any]) -> int:
+    """The version of MXNet that wrote a file, as 10901 for 1.9.1; the oldest do not say theirs."""
+    about = whole.get("attrs")
+    said = about.get("mxnet_version") if isinstance(about, dict) else None
+    given = isinstance(said, list) and len(said) == 2 and isinstance(said[1], int)
+    return said[1] if said and given else UNKNOWN
+
+
 class _Reader:
     """Reads and checks one file, field by field."""
 
     def __init__(self, source: str) -> None:
         self.source = source
+        self.version = UNKNOWN
 
     def fail(self, problem: str) -> SymbolFileError:
         return SymbolFileError(f"symbol file {self.source}: {problem}")
@@ -114,6 +125,7 @@ class _Reader:
             ) from None
         if not isinstance(whole, dict):
             raise self.fail(f"contains a {type(whole).__name__}, not an object with nodes")
+        self.version = version_of(whole)
         return self.heads(whole, "")
 
     def heads(self, whole: dict[str, Any], where: str, depth: int = 0) -> list[Reference]:
@@ -174,6 +186,8 @@ class _Reader:
         if bool(raw.get("subgraphs")) is not (op in PLACES):
             has = "lacks its subgraphs" if op in PLACES else "has subgraphs: it holds no programs"
             raise self.fail(f"{where}{op} {has}")
+        if op in ("argmax", "argmin") and self.version < 905 and attrs.get("axis") == "-1":
+            del attrs["axis"]  # before 0.9.5 it meant all axes
         graphs = self.inside(raw, where, depth) if op in PLACES else ()
         node = SymbolNode(op, name, attrs, inputs, graphs=graphs)
         if op == VARIABLE:
