@@ -12,7 +12,7 @@ from slow import check, drawn
 
 import gemel
 from gemel import autograd, np, npx
-from gemel.errors import DTypeError, GemelError, ShapeError, UnknownNameError
+from gemel.errors import DTypeError, GemelError, OperandError, ShapeError, UnknownNameError
 
 Array = numpy.ndarray[Any, Any]
 
@@ -462,3 +462,30 @@ def test_lists_are_arrays(call: Any, given: Any) -> None:
 def test_attention_without_features() -> None:
     found = npx.attention(np.ones((2, 0)), np.ones((3, 0)), np.arange(6.0).reshape(3, 2))
     numpy.testing.assert_allclose(found.asnumpy(), [[2.0, 3.0], [2.0, 3.0]], rtol=1e-6)
+
+
+def test_mxnets_names_of_arguments() -> None:
+    """Those of MXNet 1 and 2 where they differ from gemel's."""
+    x, w, ones = np.arange(6.0).reshape(2, 3), np.ones((2, 3)), np.ones(3)
+    same = [
+        (
+            npx.fully_connected(data=x, weight=w, num_hidden=2, no_bias=True),
+            npx.fully_connected(x, w),
+        ),
+        (
+            npx.batch_dot(lhs=x[None], rhs=w[None], transpose_b=True),
+            npx.batch_dot(x[None], w[None], False, True),
+        ),
+        (
+            npx.batch_norm(data=x, gamma=ones, beta=ones, moving_mean=ones, moving_var=ones),
+            npx.batch_norm(x, ones, ones, ones, ones),
+        ),
+    ]
+    places, values = np.array([[0, 1], [2, 2]]), np.ones(2)
+    for function in (npx.index_add, npx.index_update):
+        same.append((function(a=x, ind=places, val=values), function(x, places, values)))
+    assert all(a.tolist() == b.tolist() for a, b in same)
+    with pytest.raises(OperandError, match="x and data are the same argument"):
+        npx.fully_connected(x=x, data=x, weight=w)
+    with pytest.raises(TypeError, match="weigth"):
+        npx.fully_connected(data=x, weigth=w)

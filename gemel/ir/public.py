@@ -11,7 +11,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
-from gemel.errors import PUBLIC, unknown_attribute
+from gemel.errors import PUBLIC, OperandError, unknown_attribute
 from gemel.ir.array_methods import ArrayMethods
 from gemel.ir.keywords import into
 from gemel.ir.late import load
@@ -163,10 +163,26 @@ class AcceptingOut:
         self.__name__ = self.__qualname__ = function.__name__
         self.__doc__ = function.__doc__
         self.__module__ = f"gemel.{namespace}"  # where pickling finds it
+        self._spelled: dict[str, str] = getattr(function, "spelled", {})
 
     def __call__(self, *inputs: Any, out: Any = None, **keywords: Any) -> Any:
+        if keywords and self._spelled:
+            keywords = self._own(keywords)
         found = self.__wrapped__(*inputs, **keywords)
         return found if out is None else into(self.__name__, out, found)
+
+    def _own(self, keywords: dict[str, Any]) -> dict[str, Any]:
+        """Keywords under the function's own names. Raises `OperandError` for one given twice."""
+        found: dict[str, Any] = {}
+        for name, value in keywords.items():
+            own = self._spelled.get(name, name)
+            if own in found:
+                other = next(each for each in keywords if self._spelled.get(each, each) == own)
+                raise OperandError(
+                    f"{self.__name__}: {other} and {name} are the same argument; give one of them"
+                )
+            found[own] = value
+        return found
 
     @property
     def __signature__(self) -> Any:
@@ -182,6 +198,19 @@ class AcceptingOut:
 
     def __reduce__(self) -> str:
         return self.__name__
+
+
+def spelled(**names: str) -> Callable[[Declared], Declared]:
+    """Declare further names of arguments, which MXNet 1 or 2 has: ``@spelled(data="x")``.
+
+    For functions with `out` only, see `accepting_out`.
+    """
+
+    def declare(value: Declared) -> Declared:
+        value.spelled = names  # type: ignore[attr-defined]
+        return value
+
+    return declare
 
 
 def accepting_out(value: Any, namespace: str) -> Any:
@@ -224,4 +253,5 @@ __all__ = [
     "make_method",
     "make_operator",
     "publish",
+    "spelled",
 ]

@@ -6,7 +6,7 @@ from typing import Any
 
 from gemel.errors import ShapeError
 from gemel.ir.declare import composite
-from gemel.ir.public import Array, function
+from gemel.ir.public import Array, function, spelled
 from gemel.ops.attention_blocks import blocked_attention, in_blocks
 from gemel.ops.elementwise import (
     cast,
@@ -31,6 +31,7 @@ INFINITY = float("inf")
 
 
 @function(public="npx")
+@spelled(lhs="a", rhs="b")
 def batch_dot(a: Any, b: Any, transpose_a: bool = False, transpose_b: bool = False) -> Array:
     """The matrix products of two batches: (N, n, k) and (N, k, m) give (N, n, m).
 

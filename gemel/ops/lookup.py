@@ -7,7 +7,7 @@ from typing import Any
 from gemel.device import beside_arrays
 from gemel.errors import DTypeError, ShapeError
 from gemel.ir.above import above
-from gemel.ir.public import Array, function
+from gemel.ir.public import Array, function, spelled
 from gemel.ops.assignment import written
 from gemel.ops.elementwise import add, cast, floor_divide, full, iota, multiply, where
 from gemel.ops.elementwise import copy as materialized
@@ -84,6 +84,7 @@ def gather_nd(data: Any, indices: Any) -> Array:
 
 
 @function(public="npx")
+@spelled(a="data", ind="indices")
 def index_add(data: Any, indices: Any, val: Any) -> Array:
     """Add val to data at `indices` (m, n), as in `gather_nd`; values at equal positions are summed.
 
@@ -98,6 +99,7 @@ def index_add(data: Any, indices: Any, val: Any) -> Array:
 
 
 @function(public="npx")
+@spelled(a="data", ind="indices")
 def index_update(data: Any, indices: Any, val: Any) -> Array:
     """Set data to val at `indices` (m, n), as in `gather_nd`; at equal positions the last value
     wins.

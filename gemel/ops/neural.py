@@ -10,7 +10,7 @@ from gemel.errors import ArgumentError, DTypeError, ShapeError, unknown_name
 from gemel.ir.declare import composite
 from gemel.ir.keywords import number
 from gemel.ir.methods import call as called
-from gemel.ir.public import Array, function
+from gemel.ir.public import Array, function, spelled
 from gemel.ops.elementwise import (
     add,
     cast,
@@ -203,6 +203,7 @@ def _(g: Any, y: Any, x: Any, *, p: float, **_: Any) -> Any:
 
 
 @function(public="npx")
+@spelled(data="x")
 def fully_connected(
     x: Any,
     weight: Any,
@@ -281,6 +282,7 @@ def batch_norm(
 
 
 @batch_norm.facade
+@spelled(data="x", moving_mean="running_mean", moving_var="running_var")
 def _(
     x: Any,
     gamma: Any,
