@@ -382,6 +382,25 @@ def test_saved_networks_write_it_out(tmp_path: Any) -> None:
     numpy.testing.assert_allclose(again(x).asnumpy(), expected, rtol=1e-5)
 
 
+def test_steps_without_an_output_are_saved(tmp_path: Any) -> None:
+    """A step may return None for its output, imperatively, compiled and in files."""
+
+    class Net(gluon.HybridBlock):
+        def forward(self, x: Any) -> Any:
+            step = lambda i, v: (None, (i + 1, v * 2))  # noqa: E731
+            return npx.while_loop(lambda i, v: v.sum() < 30, step, (np.array(0.0), x), 9)[1][1]
+
+    net, x = Net(), np.array([1.0, 2.0])
+    expected = net(x)
+    net.hybridize()
+    assert net(x).tolist() == expected.tolist() == [16, 32]
+    symbol, weights = net.export(str(tmp_path / "net"))
+    loaded = gluon.SymbolBlock.imports(symbol, ["data"], weights)
+    assert loaded(x).tolist() == expected.tolist()
+    gemel.save(net, str(tmp_path / "net.gemel"))
+    assert gemel.load(str(tmp_path / "net.gemel"))(x).tolist() == expected.tolist()
+
+
 # --- conditions that may fail -----------------------------------------------------------------
 
 

@@ -208,7 +208,7 @@ def while_loop(
         elif not bool(condition):
             break
         else:
-            output, variables = _stepped(step, variables)
+            output, variables = stepped(step, variables)
         outputs.append(output)
     last = variables[0] if single else variables
     if not outputs:
@@ -222,7 +222,7 @@ class _Asks(Exception):
     """A step asks for values of its variables while it is traced, and they are known."""
 
 
-def _stepped(func: Callable[..., Any], variables: list[Any]) -> tuple[Any, list[Any]]:
+def stepped(func: Callable[..., Any], variables: list[Any]) -> tuple[Any, list[Any]]:
     """The output and the variables after a step; None stands for no output, as in MXNet.
 
     Raises `TypeError` if a step returns anything else, and `ShapeError` for too many or too few
@@ -328,8 +328,8 @@ def _again(variables: list[Any], found: Round, output: Any) -> Callable[..., Any
 def _checked(
     func: Callable[..., Any], values: list[Any], variables: list[Any]
 ) -> tuple[Any, list[Any]]:
-    """`_stepped` on a flat list of values."""
-    output, after = _stepped(func, nested(iter(values), variables))
+    """`stepped` on a flat list of values."""
+    output, after = stepped(func, nested(iter(values), variables))
     return mapped(operand, output), mapped(operand, after)
 
 

@@ -14,7 +14,7 @@ from gemel.extent import seen
 from gemel.ir.graph import Entry, constant, placeholder
 from gemel.ir.methods import call
 from gemel.legacy.declare import Inside, Written
-from gemel.ops.loops import leaves, nested
+from gemel.ops.loops import leaves, nested, stepped
 from gemel.runtime.prepare import as_entry
 from gemel.spec import Spec
 from gemel.symbol.noting import Note, Noting
@@ -70,9 +70,8 @@ def while_loop(
     (held,) = _current(trace, condition)
     tested = Inside(tuple(stand_ins[0]), (call("cast", held, dtype="float32"),), begin)
     begin, (output, after) = _traced(
-        trace, "while_loop", lambda: step(*nested(iter(stand_ins[1]), given))
+        trace, "while_loop", lambda: stepped(step, nested(iter(stand_ins[1]), given))
     )
-    after = after if isinstance(after, (list, tuple)) else [after]
     outputs, last = _current(trace, output), _current(trace, after)
     _check("while_loop", last, first)
     inside = tested, Inside(tuple(stand_ins[1]), (*outputs, *last), begin, reads_all=True)
