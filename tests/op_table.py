@@ -479,6 +479,9 @@ def _sorting() -> list[Case]:
         _case(
             *("combine_flat", (6,), Draw((4,), "index", "int64", 6), (4,)), by="fmax"
         ),
+        _case(
+            *("extremes_flat", (6,), Draw((4,), "index", "int64", 6), (4,)), by="fmax"
+        ),
         _case("apply_flat", (6,), Draw((4,), "index", "int64", 6), by="absolute"),
         _case("searchsorted", Draw((6,), "sorted"), (2, 3), side="left"),
         _case("searchsorted", Draw((6,), "sorted"), (), side="right"),

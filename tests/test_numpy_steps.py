@@ -230,8 +230,8 @@ def test_which_operations_have_no_kernel() -> None:
     assert found == [
         "anchor_targets", "apply_flat", "argpartition", "argsort", "bincount", "bitwise_count",
         "boolean_index", "by_numpy", "choice", "cholesky", "combine_flat", "det", "detections",
-        "digitize", "eig", "eigh", "eigvals", "eigvalsh", "fold_along", "fold_slices",
-        "found_by_lstsq", "frexp",
+        "digitize", "eig", "eigh", "eigvals", "eigvalsh", "extremes_flat", "fold_along",
+        "fold_slices", "found_by_lstsq", "frexp",
         "gamma_slope", "gcd", "greedy_pairs", "half_transform", "histogram_counts",
         "histogram_edges", "i0", "inv", "inv_or_nan", "isin", "iterate", "iterate_backward",
         "lcm", "lstsq", "matrix_rank", "nanargmax", "nanargmin", "nextafter", "nonzero",

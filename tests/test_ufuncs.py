@@ -102,6 +102,32 @@ def test_gradients_of_at() -> None:
     assert w.grad.tolist() == [2, 4, 6] and v.grad.tolist() == [-1, 1, 3]
 
 
+@pytest.mark.parametrize("name", ["maximum", "minimum", "fmax", "fmin"])
+def test_gradients_of_extremes_at_positions(name: str) -> None:
+    """They go to the extremes, in equal shares where several are tied, as those of `max` do."""
+    sign = 1 if name.endswith("max") or name == "maximum" else -1
+
+    def program(w: Any, v: Any) -> Any:
+        y = w * sign
+        getattr(np, name).at(y, np.array([0, 0, 2, 2, 1]), v * sign)
+        return y * np.array([1.0, 2.0, 4.0])
+
+    results = []
+    for way in (program, gemel.compile(program)):
+        w, v = np.array([0.0, 5.0, 3.0]), np.array([1.0, 2.0, 3.0, 3.0, 4.0])
+        w.attach_grad()
+        v.attach_grad()
+        with autograd.record():
+            loss = way(w, v).sum()
+            (slope,) = autograd.grad(loss, [v], create_graph=True)
+        loss.backward()
+        results.append([w.grad * sign, v.grad * sign, slope * sign])
+    for w_slope, v_slope, slope in results:
+        numpy.testing.assert_allclose(w_slope.asnumpy(), [0, 2, 4 / 3], rtol=1e-6)
+        for found in (v_slope, slope):
+            numpy.testing.assert_allclose(found.asnumpy(), [0, 1, 4 / 3, 4 / 3, 0], rtol=1e-6)
+
+
 def test_in_a_compiled_function() -> None:
     def program(x: Any, v: Any) -> Any:
         y = x * 1

@@ -21,8 +21,8 @@ from gemel.ir.public import Array
 from gemel.ir.reference import numpy
 from gemel.ops.assignment import contents
 from gemel.ops.cumulative import cumprod, cumsum
-from gemel.ops.elementwise import iota, subtract
-from gemel.ops.indexing import scatter
+from gemel.ops.elementwise import cast, iota, subtract
+from gemel.ops.indexing import gather, scatter
 from gemel.ops.reduction import all, any, in_dtype, max, min, prod, sum
 from gemel.ops.scans import cummax, cummin, logcumsumexp
 from gemel.ops.shape import broadcast_to, operand, operands, reshape
@@ -39,6 +39,8 @@ RUNNING: dict[str, Any] = {
     **{"maximum": cummax, "minimum": cummin, "logaddexp": logcumsumexp},
 }
 WIDER = ("add", "multiply")
+#: Functions whose result is one of their arguments.
+EXTREMES = ("maximum", "minimum", "fmax", "fmin")
 
 
 def _function(name: str) -> Any:
@@ -188,9 +190,25 @@ def combine_flat(x: Any, positions: Any, values: Any, *, by: str) -> Any:
     return found
 
 
+@op(fails=True, complex=True)
+def extremes_flat(x: Any, positions: Any, values: Any, *, by: str) -> Any:
+    """`combine_flat` by a function whose result is one of its arguments; it has a gradient."""
+    return combine_flat.function(x, positions, values, by=by)
+
+
 @combine_flat.spec
+@extremes_flat.spec
 def _(x: Spec, positions: Spec, values: Spec, *, by: str) -> Spec:
     return Spec(x.shape, x.dtype)
+
+
+@extremes_flat.gradient
+def _(g: Any, y: Any, x: Any, positions: Any, values: Any, *, by: str) -> Any:
+    # Tied extremes share the gradient equally, as those of `max` do.
+    kept = cast(x == y, dtype=x.dtype)
+    met = cast(values == gather(y, positions, axis=0), dtype=x.dtype)
+    share = g / (kept + scatter(met, positions, axis=0, shape=x.shape))
+    return share * kept, None, gather(share, positions, axis=0) * met
 
 
 @op(fails=True, complex=True)
@@ -231,10 +249,13 @@ def combine_at(op: Op, a: Any, indices: Any, b: Any) -> None:
 
 
 def _with(name: str, row: Any, flat: Any, value: Any) -> Any:
-    """A row with values combined into it at positions; sums use kernels that have gradients."""
+    """A row with values combined into it at positions. Sums use kernels; sums and extremes have
+    gradients."""
     if name in ("add", "subtract") and not row.dtype.is_complex:
         added = scatter(value, flat, axis=0, shape=tuple(row.shape))
         return row + added if name == "add" else subtract(row, added)
+    if name in EXTREMES and not row.dtype.is_complex:
+        return extremes_flat(row, flat, value, by=name)
     return combine_flat(row, flat, value, by=name)
 
 

@@ -282,7 +282,7 @@ def _(graph: Graph, call: Call, x: str, indices: str, values: str, *, axis: int)
 COMBINED = {"add": "add", "multiply": "mul", "maximum": "max", "minimum": "min"}
 
 
-@exports("combine_flat")
+@exports("combine_flat", "extremes_flat")
 def _(graph: Graph, call: Call, x: str, positions: str, values: str, *, by: str) -> Written:
     whole, places, given = call.inputs
     if by not in COMBINED or whole.dtype is bool_ or whole.dtype.is_complex:
