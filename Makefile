@@ -78,7 +78,7 @@ build/wheel/.stamp: $(SOURCES) build/sources | .venv/.made
 	@$(PIP) install --quiet --no-deps --force-reinstall "$(WHEEL)"
 	@touch $@
 
-.venv/.demo .venv/.test .venv/.dev .venv/.mpi .venv/.cuda: .venv/.%: pyproject.toml | .venv/.installed
+.venv/.demo .venv/.test .venv/.dev .venv/.mpi .venv/.ray .venv/.cuda: .venv/.%: pyproject.toml | .venv/.installed
 	@$(PIP) install --quiet "$(WHEEL)[$*]" || $(NO_NETWORK)
 	@touch $@
 
@@ -101,7 +101,7 @@ trainings: .venv/.installed .venv/.test ## train on digits and text, for minutes
 test: .venv/.installed .venv/.test ## run the tests against the installed package (CASES=2/4: a quarter of each long table)
 	$(BIN)/pytest $(if $(CASES),--cases $(CASES)) $(TESTS)
 
-distributed: .venv/.installed .venv/.test .venv/.mpi ## install mpi4py and Open MPI, and run the tests of workers over MPI
+distributed: .venv/.installed .venv/.test .venv/.mpi .venv/.ray ## install mpi4py, Open MPI and Ray, and run the tests of several workers
 	$(BIN)/pytest -m distributed
 
 gpu: .venv/.installed .venv/.test .venv/.cuda ## test gemel on this machine's GPU, with CUDA; without one the tests are skipped
