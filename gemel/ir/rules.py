@@ -174,6 +174,16 @@ class IssueRule(Protocol):
     def __call__(self, *arrays: Any, **parameters: Any) -> Any: ...
 
 
+class ControlRule(Protocol):
+    """Runs graphs that are parameters; returns the results.
+
+    ``run(graph, *values)`` is what NumPy (`interpret`) or compiled programs compute. The rule waits
+    for the values it asks for.
+    """
+
+    def __call__(self, run: Any, /, *inputs: Any, **parameters: Any) -> Sequence[Any]: ...
+
+
 class MaskedRule(Protocol):
     """What `where=` means for a reduction: its result for the elements where the mask holds."""
 
@@ -218,6 +228,7 @@ class Rules:
     # --- what is run otherwise
     step: StepRule | None = None
     issue: IssueRule | None = None
+    control: ControlRule | None = None
 
     # --- calls
     masked: MaskedRule | None = None
@@ -293,6 +304,10 @@ class RuleDecorators:
     def issue(self, rule: IssueRule) -> IssueRule:
         """Declare a function that runs calls that neither a kernel nor NumPy can do."""
         return self._declare("issue", rule)
+
+    def control(self, rule: ControlRule) -> ControlRule:
+        """Declare which of the graphs that are parameters run, and on which values."""
+        return self._declare("control", rule)
 
     def view(self, rule: ViewRule) -> ViewRule:
         """Declare that the results are views of input 0."""

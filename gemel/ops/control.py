@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -28,8 +28,12 @@ from gemel.spec import Spec
 @op(fails=True)  # because an operation of either graph may fail
 def branch(condition: Any, *inputs: Any, then: Any, otherwise: Any) -> Any:
     """The outputs of one of two graphs on the same inputs, chosen by a 0-d condition."""
-    chosen = then if bool(condition) else otherwise
-    return tuple(interpret(chosen, *inputs))
+    return tuple(_chosen(interpret, condition, *inputs, then=then, otherwise=otherwise))
+
+
+@branch.control
+def _chosen(run: Any, condition: Any, *inputs: Any, then: Any, otherwise: Any) -> Any:
+    return run(then if bool(condition) else otherwise, *inputs)
 
 
 @branch.spec
@@ -177,18 +181,25 @@ def iterate(*inputs: Any, condition: Any, step: Any) -> Any:
     """The first inputs after as many steps as the condition allows, which is computed before each.
 
     `condition` is a graph of all inputs with one result; `step` is one whose results are the next
-    values of the first inputs. NumPy runs the loop, operation by operation.
+    values of the first inputs.
     """
-    return tuple(_steps(inputs, condition, step)[-1][: len(step.outputs)])
+    return tuple(_iterated(interpret, *inputs, condition=condition, step=step))
 
 
-def _steps(inputs: Any, condition: Any, step: Any) -> list[list[Any]]:
+@iterate.control
+def _iterated(run: Any, *inputs: Any, condition: Any, step: Any) -> Any:
+    *_, last = _steps(run, inputs, condition, step)
+    return last[: len(step.outputs)]
+
+
+def _steps(run: Any, inputs: Any, condition: Any, step: Any) -> Iterator[list[Any]]:
     """All inputs before each step, and after the last."""
-    found = [list(inputs)]
-    while bool(interpret(condition, *found[-1])[0]):
-        after = interpret(step, *found[-1])
-        found.append([*after, *inputs[len(after) :]])
-    return found
+    found = list(inputs)
+    yield found
+    while bool(run(condition, *found)[0]):
+        after = run(step, *found)
+        found = [*after, *inputs[len(after) :]]
+        yield found
 
 
 @iterate.spec
@@ -228,12 +239,18 @@ def iterate_backward(*inputs: Any, condition: Any, step: Any, back: Any) -> Any:
     `back` computes the gradients of one step's floating inputs from those of its results and its
     inputs. The steps run once more, to have the inputs of each.
     """
+    return tuple(_gone_back(interpret, *inputs, condition=condition, step=step, back=back))
+
+
+@iterate_backward.control
+def _gone_back(run: Any, *inputs: Any, condition: Any, step: Any, back: Any) -> Any:
     count = len(back.inputs) - len(step.inputs)
-    heads, states = list(inputs[:count]), _steps(inputs[count:], condition, step)
-    shared = [x * 0 for x in states[0][len(step.outputs) :] if x.dtype.kind == "f"]
+    heads, states = list(inputs[:count]), [*_steps(run, inputs[count:], condition, step)]
+    pairs = [*zip(states[0], step.inputs, strict=True)][len(step.outputs) :]
+    shared = [value * 0 for value, entry in pairs if entry.dtype.is_inexact]
     for before in reversed(states[:-1]):
-        found = interpret(back, *heads, *before)
-        heads = found[:count]
+        found = run(back, *heads, *before)
+        heads = list(found[:count])
         shared = [a + b for a, b in zip(shared, found[count:], strict=True)]
     return (*heads, *shared)
 

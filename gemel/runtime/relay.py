@@ -1,6 +1,7 @@
 """Relay: a program with operations that have no kernel, as plans with NumPy's work between them.
 
-Every part is an operation of the engine and runs when its inputs are ready. Nothing waits.
+Every part is an operation of the engine and runs when its inputs are ready. Nothing waits, except
+for a condition that decides which of several such programs runs.
 """
 
 from __future__ import annotations
@@ -69,16 +70,19 @@ class Relay(Stages):
         super().__init__(graph.name, inputs, partial(_placed, plan))
         self.shapes = [entry.shape for entry in inputs if not entry.spec.weak]
         for part in parts:
-            self._add(part)
+            self._add(part, plan)
         self.outputs = self.slots(whole.outputs[: len(graph.outputs)])
         if whole.updates:
             self._add_updates(whole)
 
-    def _add(self, part: Piece | Node) -> None:
+    def _add(self, part: Piece | Node, plan: Planner) -> None:
         """Add one part: an operation that NumPy does, or a plan."""
         if isinstance(part, Node):
             assert part.op is not None
+            rule = part.op.rules.control
             call = partial(by_numpy, part.op, part.params, part.specs)
+            if rule is not None:
+                call = partial(rule, _Programs(part.op.name, plan), **part.params)
             self.stages.append(Stage(call, self.slots(part.inputs), self.slots(part.entries)))
             return
         inner = dict(zip(part.inputs, part.graph.inputs, strict=True))
@@ -103,6 +107,22 @@ class Relay(Stages):
         arrays = (value for value in values if hasattr(value, "device"))
         with next((array.device for array in arrays), None) or current_device():
             return tuple(self.run(values))
+
+
+class _Programs:
+    """Runs graphs that are parameters of an operation; each is compiled when it first runs."""
+
+    def __init__(self, name: str, plan: Planner) -> None:
+        self.name = name
+        self._plan = plan
+        self._known: dict[Graph, tuple[Relay, list[int]]] = {}
+
+    def __call__(self, graph: Graph, *values: Any) -> tuple[Any, ...]:
+        if graph not in self._known:
+            order = sorted(range(len(values)), key=lambda i: graph.inputs[i].spec.weak)
+            self._known[graph] = Relay(graph, self._plan), order
+        program, order = self._known[graph]
+        return program(*[values[i] for i in order])
 
 
 def _placed(plan: Planner, graph: Graph) -> Any:
