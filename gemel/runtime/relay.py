@@ -6,7 +6,7 @@ for a condition that decides which of several such programs runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -80,7 +80,7 @@ class Relay(Stages):
         if isinstance(part, Node):
             assert part.op is not None
             rule = part.op.rules.control
-            call = partial(by_numpy, part.op, part.params, part.specs)
+            call: Callable[..., Any] = partial(by_numpy, part.op, part.params, part.specs)
             if rule is not None:
                 call = partial(rule, _Programs(part.op.name, plan), **part.params)
             self.stages.append(Stage(call, self.slots(part.inputs), self.slots(part.entries)))
