@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from gemel.errors import ShapeError
+from gemel.errors import DTypeError, ShapeError
 from gemel.ir.declare import composite
 from gemel.ir.public import Array, function, spelled
 from gemel.ops.attention_blocks import blocked_attention, in_blocks
 from gemel.ops.elementwise import (
+    add,
     cast,
     divide,
     exp,
@@ -130,14 +131,18 @@ def attention(
     mask: Any = None,
     scale: float | None = None,
     causal: bool = False,
+    bias: Any = None,
 ) -> Array:
-    """softmax(query @ key.T * scale) @ value: (..., n, d), (..., m, d), (..., m, v) to (..., n, v).
+    """softmax(query @ key.T * scale + bias) @ value.
 
-    `scale` is 1 / sqrt(d) unless given. A mask that broadcasts to (..., n, m) is true where a query
-    may see a key. With `causal`, a query sees no key after its own position. A query that sees no
-    key gets zeros. Vaswani et al., Attention is all you need, NeurIPS 2017. For many scores, they
-    are computed in blocks of queries, and again for the gradient, so memory grows with n and m, not
-    with their product.
+    (..., n, d), (..., m, d), (..., m, v) become (..., n, v). `scale` is 1 / sqrt(d) unless given. A
+    mask that broadcasts to (..., n, m) is true where a query may see a key. With `causal`, a query
+    sees no key after its own position. A query that sees no key gets zeros. Vaswani et al.,
+    Attention is all you need, NeurIPS 2017.
+
+    Many scores are computed in blocks of queries, and again for the gradient, so memory grows with
+    n and m, not with their product. With a `bias`, which broadcasts to (..., n, m), all are kept.
+    Raises `DTypeError` for a mask of floats, which could be meant as either.
 
     >>> x = np.eye(2)
     >>> npx.attention(x, x, x, causal=True)
@@ -147,11 +152,18 @@ def attention(
     check_axes("attention", "key", key, "..., m, d")
     check_axes("attention", "value", value, "..., m, v")
     mask = None if mask is None else operand(mask)
+    if mask is not None and mask.dtype.is_inexact:
+        raise DTypeError(
+            f"attention: mask {Spec(mask.shape, mask.dtype)}: a mask is true where a query may see "
+            "a key, so use mask.astype(bool); what is to be added to the scores is bias="
+        )
     query = multiply(query, _inverse_root(query) if scale is None else scale)
-    if in_blocks(query, key, value, mask):
+    if bias is None and in_blocks(query, key, value, mask):
         given = (query, key, value) if mask is None else (query, key, value, mask)
         return blocked_attention(*given, causal=causal)[0]
     scores = matmul(query, swapaxes(key, -1, -2))
+    if bias is not None:
+        scores = _biased(scores, operand(bias))
     if causal:
         shape = (query.shape[-2], key.shape[-2])
         places, seen = (iota(shape=shape, axis=axis, dtype="int64") for axis in (0, 1))
@@ -162,6 +174,14 @@ def attention(
     else:
         weights = softmax(scores) if mask is None else masked_softmax(scores, mask)
     return matmul(weights, value)
+
+
+def _biased(scores: Any, bias: Any) -> Any:
+    """scores + bias. Raises `ShapeError` if the bias does not broadcast to the scores."""
+    given, whole = Spec(bias.shape, bias.dtype), Spec(scores.shape, scores.dtype)
+    if not same_shape(broadcast("attention", whole, given), scores.shape):
+        raise ShapeError(f"attention: bias {given} does not broadcast to the scores {whole}")
+    return add(scores, cast(bias, dtype=scores.dtype))
 
 
 def _inverse_root(x: Any) -> float:
