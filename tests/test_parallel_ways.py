@@ -242,6 +242,15 @@ def test_wrong_use(way):
         split(way, 3, devices_of("gpu", 2))
 
 
+def test_a_network_without_split_layers_is_not_split() -> None:
+    net = nn.Sequential(nn.Dense(4), nn.Dense(2))
+    with pytest.raises(
+        parallel.SplitError, match=r"no layer of this network is split.*ColumnDense"
+    ):
+        parallel.TensorParallel(net, devices_of("gpu", 2))
+    parallel.TensorParallel(net, devices_of("gpu", 1))
+
+
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize(
     ("examples", "labels"), [(1, 2), (2, 1), (3, 4), (4, 3), (0, 0), (2, None)]

@@ -67,6 +67,8 @@ INDICES: tuple[Any, ...] = (
     (slice(None, None, 2), 0),
     Ellipsis,
     numpy.zeros(0, "int64"),
+    numpy.array([0, -1, 0]),
+    numpy.array([[0, 1], [-3, 0]], "int8"),
 )
 
 
@@ -78,6 +80,18 @@ def test_at(name: str, key: Any) -> None:
     getattr(numpy, name).at(x, key, numpy.float32(3))
     getattr(np, name).at(ours, key, 3)
     numpy.testing.assert_allclose(ours.asnumpy(), x, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "int32", "uint8", "bool"])
+@pytest.mark.parametrize("shape", [(2, 2, 4), (4,), (2, 1, 1), ()])
+def test_add_at_rows(shape: tuple[int, ...], dtype: str) -> None:
+    """Positions along the first axis, which have a kernel of their own; values broadcast."""
+    rows = numpy.array([[0, -1], [2, 0]])
+    x, value = numpy.arange(12).reshape(3, 4).astype(dtype), numpy.ones(shape).astype(dtype)
+    ours = np.array(x)
+    numpy.add.at(x, rows, value)
+    np.add.at(ours, np.array(rows), np.array(value))
+    assert ours.dtype == dtype and numpy.array_equal(ours.asnumpy(), x)
 
 
 def test_at_a_view_and_of_one_array() -> None:

@@ -39,6 +39,8 @@ RUNNING: dict[str, Any] = {
     **{"maximum": cummax, "minimum": cummin, "logaddexp": logcumsumexp},
 }
 WIDER = ("add", "multiply")
+#: Functions that are sums, which kernels compute at positions.
+SUMS = ("add", "subtract")
 #: Functions whose result is one of their arguments.
 EXTREMES = ("maximum", "minimum", "fmax", "fmin")
 
@@ -236,6 +238,12 @@ def combine_at(op: Op, a: Any, indices: Any, b: Any) -> None:
         for x in operands
     ]
     fits(f"{op.name}.at", a, (), op.infer(*specs)[0].dtype, "same_kind")
+    if op.name in SUMS and a.ndim and _is_rows(indices) and not a.dtype.is_complex:
+        rows = operand(above.index_item(indices, a))
+        value = contents(f"{op.name}.at", operands[1], a)
+        value = broadcast_to(value, shape=(*rows.shape, *a.shape[1:]))
+        a[...] = _added(op.name, a, rows, value)
+        return
     size = product(a.shape)
     places = reshape(iota(shape=(size,), axis=0, dtype="int64"), shape=tuple(a.shape))[indices]
     row, flat = reshape(a, shape=(size,)), reshape(places, shape=(-1,))
@@ -248,12 +256,22 @@ def combine_at(op: Op, a: Any, indices: Any, b: Any) -> None:
     a[...] = reshape(_with(op.name, row, flat, value), shape=tuple(a.shape))
 
 
+def _is_rows(indices: Any) -> bool:
+    """Whether these are positions along the first axis, in one array."""
+    return hasattr(indices, "shape") and indices.ndim > 0 and indices.dtype.kind in "iu"
+
+
+def _added(name: str, a: Any, rows: Any, value: Any) -> Any:
+    """a with a value added, or subtracted, at positions along the first axis."""
+    added = scatter(value, rows, axis=0, shape=tuple(a.shape))
+    return a + added if name == "add" else subtract(a, added)
+
+
 def _with(name: str, row: Any, flat: Any, value: Any) -> Any:
     """A row with values combined into it at positions. Sums use kernels; sums and extremes have
     gradients."""
-    if name in ("add", "subtract") and not row.dtype.is_complex:
-        added = scatter(value, flat, axis=0, shape=tuple(row.shape))
-        return row + added if name == "add" else subtract(row, added)
+    if name in SUMS and not row.dtype.is_complex:
+        return _added(name, row, flat, value)
     if name in EXTREMES and not row.dtype.is_complex:
         return extremes_flat(row, flat, value, by=name)
     return combine_flat(row, flat, value, by=name)

@@ -243,7 +243,13 @@ class TensorParallel(Split):
         self._place()
 
     def _place(self) -> None:
-        for _, parameter in self.net.collect_params().distinct():  # all, before one is moved
+        parameters = [parameter for _, parameter in self.net.collect_params().distinct()]
+        if len(self.devices) > 1 and not any(isinstance(p, CutParameter) for p in parameters):
+            raise SplitError(
+                "TensorParallel: no layer of this network is split, so every device would compute "
+                "all of it; use ColumnDense and RowDense for its large layers, or DataParallel"
+            )
+        for parameter in parameters:  # all, before one is moved
             if isinstance(parameter, CutParameter) and parameter.is_shape_known:
                 parameter._check_divides(tuple(parameter.shape or ()), self.devices)
         super()._place()
