@@ -289,11 +289,22 @@ class UnknownKeyError(KVStoreError, UnknownNameError):
     """A key that has not been initialized."""
 
 
+#: What other frameworks call it.
+OTHERS_NAMES = {
+    **{"lr": "learning_rate", "weight_decay": "wd", "eps": "epsilon"},
+    **{"num_features": "in_channels", "out_features": "units", "in_features": "in_units"},
+    **{"out_channels": "channels", "kernel": "kernel_size", "stride": "strides"},
+    **{"dim": "axis", "keepdim": "keepdims", "bias": "use_bias", "groups": "num_group"},
+}
+
+
 def suggestion(name: object, known: Iterable[str]) -> str:
     """The known name that may have been meant: "; did you mean 'sum'?", or an empty text."""
     from difflib import get_close_matches
 
-    near = get_close_matches(str(name), list(known), n=1)
+    choices = list(known)
+    other = OTHERS_NAMES.get(str(name))
+    near = [other] if other in choices else get_close_matches(str(name), choices, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 

@@ -482,3 +482,17 @@ def test_scattered_writes_while_recording() -> None:
     z.backward()
     with pytest.raises(IndexError):
         x.grad.asnumpy()
+
+
+@pytest.mark.parametrize(
+    "wrong, right",
+    [
+        (lambda: gemel.optimizer.SGD(lr=0.1), "learning_rate"),
+        (lambda: gemel.optimizer.Adam(weight_decay=0.1), "wd"),
+        (lambda: gemel.gluon.nn.Dense(2, bias=False), "use_bias"),
+        (lambda: gemel.np.sum(gemel.np.ones(3), dim=0), "axis"),
+    ],
+)
+def test_names_of_other_frameworks_are_known(wrong: Any, right: str) -> None:
+    with pytest.raises(gemel.errors.UnknownKeywordError, match=f"did you mean '{right}'"):
+        wrong()
