@@ -52,10 +52,11 @@ def attention(
     mask: Any = None,
     scale: float | None = None,
     causal: builtins.bool = False,
+    bias: Any = None,
     *,
     out: Any = None,
 ) -> ndarray:
-    """softmax(query @ key.T * scale) @ value: (..., n, d), (..., m, d), (..., m, v) to (..., n, v)."""
+    """softmax(query @ key.T * scale + bias) @ value."""
 
 def batch_dot(
     a: Any,
