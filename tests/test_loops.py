@@ -726,7 +726,6 @@ def test_exports(tmp_path: Any) -> None:
 @pytest.mark.parametrize(
     ("shapes", "words"),
     [
-        ([(0, 3)], "is empty"),
         ([()], "the data has no axes"),
         ([(2,), (3,)], r"first axes have lengths \[2, 3\]"),
     ],
@@ -735,3 +734,30 @@ def test_foreach_says_what_is_wrong_with_its_data(shapes: list[Any], words: str)
     data = [np.zeros(shape) for shape in shapes]
     with pytest.raises(ShapeError, match=words):
         npx.foreach(lambda x, s: (s, s), data, np.zeros(3))
+
+
+def halved(x: Any, s: Any) -> Any:
+    return npx.foreach(lambda e, c: ([e * c, (e / 2).sum()], c + e), x, s)
+
+
+def test_foreach_over_an_empty_axis() -> None:
+    """Nothing is computed; the outputs have the shapes and dtypes that they would have."""
+    compiled, s = gemel.compile(halved), np.array([1.0, 2.0, 3.0])
+    s.attach_grad()
+    for length in (5, 0, 1, 0):
+        for function in (halved, compiled):
+            with autograd.record():
+                (products, sums), last = function(np.ones((length, 3), dtype="int32"), s)
+                loss = products.sum() + sums.sum() + last.sum()
+            loss.backward()
+            assert products.shape == (length, 3) and products.dtype == "float32"
+            assert sums.shape == (length,)
+            assert last.tolist() == [length + 1, length + 2, length + 3]
+            assert s.grad.tolist() == [length + 1] * 3
+    drawn, _ = npx.foreach(lambda e, c: (np.random.normal(size=2), c), np.ones((0, 3)), s)
+    assert drawn.shape == (0, 2)
+
+
+def test_foreach_over_an_empty_axis_with_a_body_that_needs_values() -> None:
+    with pytest.raises(ShapeError, match="is empty"):
+        npx.foreach(lambda e, c: (e if e.sum() > 0 else c, c), np.ones((0, 3)), np.zeros(3))

@@ -10,7 +10,7 @@ from gemel import _core
 from gemel.dtype import bool_
 from gemel.errors import ArgumentError, OperandError, ShapeError, TraceError
 from gemel.ir.current import current_trace
-from gemel.ir.graph import Entry, Graph, inline
+from gemel.ir.graph import Entry, Graph, inline, placeholder
 from gemel.ir.loops import LoopSpec
 from gemel.ir.public import function
 from gemel.ir.trace import Trace, kept_whole
@@ -20,7 +20,7 @@ from gemel.ops.elementwise import full
 from gemel.ops.logic import logical_and, not_equal
 from gemel.ops.rounds import Conditional, Round, TracedLoop, is_whole
 from gemel.ops.shape import concatenate, operand, reshape, stack
-from gemel.spec import plain
+from gemel.spec import Spec, plain
 
 
 def leaves(value: Any) -> list[Any]:
@@ -69,7 +69,8 @@ def foreach(body: Callable[..., Any], data: Any, init_states: Any) -> Any:
     stacked along a new first axis, last states). In a trace it is one step of the program, for any
     length of the axis (for this one if body draws random numbers), and body is called twice. The
     loop is unrolled, for a fixed length, if it has less than four rounds, or if body does something
-    different the second time or writes to arrays from outside.
+    different the second time or writes to arrays from outside. If the axis is empty, body is traced
+    for the shapes of its outputs, which are empty, too.
 
     >>> npx.foreach(lambda x, s: (x + s, x + s), np.array([1.0, 2.0, 3.0]), np.array(0.0))
     """
@@ -90,17 +91,14 @@ def _lengths(data: Any) -> list[Any]:
         raise ShapeError(
             f"foreach: the first axes have lengths {found}; all data must have the same length"
         )
-    if lengths[0] == 0:
-        raise ShapeError(
-            "foreach: the first axis of the data is empty, so the outputs of the body are "
-            "unknown; there must be at least one element"
-        )
     return lengths
 
 
 def each_of(body: Callable[..., Any], data: Any, states: Any, reverse: bool = False) -> Any:
     """`foreach`, from the last element to the first if `reverse`; outputs in the data's order."""
     lengths = _lengths(data)
+    if lengths[0] == 0:
+        return _of_none(body, data, states)
     trace = current_trace()
     done: list[Any] = []  # rounds that have been traced already
     whole = None if trace is None else _whole(trace, body, data, states, reverse, done)
@@ -116,6 +114,22 @@ def each_of(body: Callable[..., Any], data: Any, states: Any, reverse: bool = Fa
     if reverse:
         outputs.reverse()
     return mapped(lambda *each: stack(each), *outputs), states
+
+
+def _of_none(body: Callable[..., Any], data: Any, states: Any) -> tuple[Any, Any]:
+    """`foreach` over an empty axis: body is traced, for the shapes of its outputs."""
+    with Trace():
+        element = mapped(lambda x: placeholder(Spec(x.shape[1:], x.dtype)), data)
+        carried = mapped(lambda x: placeholder(Spec(x.shape, x.dtype)), mapped(operand, states))
+        try:
+            output, _ = pair(EACH, body(element, carried))
+        except TraceError as error:
+            raise ShapeError(
+                "foreach: the first axis of the data is empty, so the outputs of the body are "
+                "unknown; there must be at least one element if body needs values"
+            ) from error
+    empty = [full(0, shape=(0, *leaf.shape), dtype=leaf.dtype) for leaf in leaves(output)]
+    return nested(iter(empty), output), states
 
 
 def _whole(
