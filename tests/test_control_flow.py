@@ -148,11 +148,13 @@ def test_foreach_with_nested_states_and_data() -> None:
 
 
 def test_foreach_without_steps_and_with_other_lengths() -> None:
-    for data in (np.zeros((0, 2)), [np.zeros((2, 1)), np.zeros((3, 1))], np.array(1.0)):
+    outputs, states = npx.foreach(lambda x, s: (x, s), np.zeros((0, 2)), [])
+    assert outputs.shape == (0, 2) and states == []
+    for data in ([np.zeros((2, 1)), np.zeros((3, 1))], np.array(1.0)):
         with pytest.raises(ShapeError, match="foreach"):
             npx.foreach(lambda x, s: (x, s), data, [])
     program = gemel.compile(lambda x: npx.foreach(lambda a, s: (a, s + a), x, np.zeros(2))[1])
-    for count in (1, 2, 5, 2):
+    for count in (1, 2, 0, 5, 2):
         assert program(np.ones((count, 2))).tolist() == [count, count]
     outputs, states = npx.foreach(lambda x, s: (x, s), np.ones((2, 1)), [])
     assert outputs.shape == (2, 1) and states == []
