@@ -134,7 +134,7 @@ void EngineState::release_others(std::vector<FailurePointer>& replaced) {
 
 // Only the parent computes what is pending now, so the child must not wait for it. Those operations
 // fail in the child, except the ones this thread is inside of. (None are pending if the front end
-// has forking the queue before.) The operations are not destroyed, since other threads may have
+// has drained the queue before.) The operations are not destroyed, since other threads may have
 // owned what is in them.
 void EngineState::fail_pending() {
   const auto reason = std::make_shared<Failure>(
