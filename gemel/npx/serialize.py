@@ -467,14 +467,14 @@ class _Reader:
 
     def made(self, found: tuple[DType, tuple[int, ...], memoryview] | Sparse) -> ndarray:
         array: ndarray
-        if not isinstance(found, Sparse):
+        if isinstance(found, Sparse):
+            try:
+                array = found.dense(self.device)
+            except ValueError as reason:
+                self.fail(f"contains a damaged sparse array: {reason}")
+        else:
             dtype, shape, content = found
             array = from_buffer(content, dtype, shape, self.device)
-            return array
-        try:
-            array = found.dense(self.device)
-        except ValueError as reason:
-            self.fail(f"contains a damaged sparse array: {reason}")
         return array
 
 

@@ -6,7 +6,9 @@ rows and columns of the image. Here ``relu(reshape(a @ b) * scale + bias)`` beco
 ``reshape(relu(a @ b * scale' + bias'))``, where scale' and bias' are reshaped instead.
 
 A nest's loops do not run along both shapes of a reshape either. So numbers are also applied before
-other results are reshaped: ``tile(a, 2) * 2`` repeats, multiplies and writes in one kernel.
+other results are reshaped: ``tile(a, 2) * 2`` repeats, multiplies and writes in one kernel. Only
+numbers, because whether an array can be reshaped with the result may be known for some sizes and
+not for all (channels in groups), and the programs of both must be the same.
 """
 
 from __future__ import annotations

@@ -80,8 +80,10 @@ class Relay(Stages):
         if isinstance(part, Node):
             assert part.op is not None
             rule = part.op.rules.control
-            call: Callable[..., Any] = partial(by_numpy, part.op, part.params, part.specs)
-            if rule is not None:
+            call: Callable[..., Any]
+            if rule is None:
+                call = partial(by_numpy, part.op, part.params, part.specs)
+            else:
                 call = partial(rule, _Programs(part.op.name, plan), **part.params)
             self.stages.append(Stage(call, self.slots(part.inputs), self.slots(part.entries)))
             return
