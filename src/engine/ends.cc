@@ -103,16 +103,10 @@ void EngineState::forget_threads() {
   started.store(false);
 }
 
-bool EngineState::runs_here(const Operation* operation) noexcept {
-  const Operation* running = current_operation;
-  while (running != nullptr && running != operation) running = running->outer_;
-  return running != nullptr;
-}
-
-bool EngineState::runs_here(const InsideOperation* inside) noexcept {
-  const InsideOperation* here = inside_inline;
-  while (here != nullptr && here != inside) here = here->outer_;
-  return here != nullptr;
+template <typename Frame>
+bool EngineState::lies_around(const Frame* sought, const Frame* innermost) noexcept {
+  while (innermost != nullptr && innermost != sought) innermost = innermost->outer_;
+  return innermost != nullptr;
 }
 
 // The other threads do not exist here, so they cannot release what they read inline. Nobody here
@@ -122,7 +116,7 @@ void EngineState::release_others(std::vector<FailurePointer>& replaced) {
   InsideOperation* next = nullptr;
   for (InsideOperation* inside = insides; inside != nullptr; inside = next) {
     next = inside->next_;
-    if (runs_here(inside)) {
+    if (lies_around<InsideOperation>(inside, inside_inline)) {
       held += inside->reads_.size();
     } else {
       leave(*inside);
@@ -145,7 +139,7 @@ void EngineState::fail_pending() {
     lane.ready.clear();
     lane.flight.clear();
     for (Operation* operation = lane.oldest; operation != nullptr; operation = operation->newer_) {
-      if (!runs_here(operation)) dropped.push_back(operation);
+      if (!lies_around<Operation>(operation, current_operation)) dropped.push_back(operation);
     }
   }
   running_bytes = 0;

@@ -224,8 +224,9 @@ struct EngineState {
   bool start_timer();
   void stop_workers();
   void forget_threads();
-  static bool runs_here(const Operation* operation) noexcept;
-  static bool runs_here(const InsideOperation* inside) noexcept;
+  // Whether this thread is inside of an operation, the innermost one being given.
+  template <typename Frame>
+  static bool lies_around(const Frame* sought, const Frame* innermost) noexcept;
   void release_others(std::vector<FailurePointer>& replaced);
   void fail_pending();
 
