@@ -337,7 +337,7 @@ def is_large(number: Any) -> TypeGuard[int]:
 
 
 def limits(dtype: DType) -> tuple[int, int]:
-    """The least and the greatest value of an integer dtype."""
+    """The least and the greatest value of an integer dtype or bool."""
     return -(2**dtype.digits) if dtype.kind == "i" else 0, 2**dtype.digits - 1
 
 

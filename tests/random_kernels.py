@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy
+from combiners import COMBINERS, record
 from hypothesis import strategies as st
 from products import Described, in_loops
 
@@ -194,8 +195,8 @@ UNARY = {
     "b": ("bit_not",),
 }
 REDUCED = {
-    "f": ("sum", "prod", "max", "min", "argmax", "argmin"),
-    "i": ("sum", "prod", "max", "min", "argmax", "argmin"),
+    "f": ("sum", "prod", "max", "min", *COMBINERS),
+    "i": ("sum", "prod", "max", "min", *COMBINERS),
     "b": ("any", "all", "max", "min", "argmax", "argmin"),
 }
 
@@ -301,16 +302,16 @@ class Expressions:
         """The value changed so that its reduction does not depend on the order."""
         if value.dtype.kind != "f":
             return value
-        if kind in ("sum", "prod"):
-            most = 8.0 if kind == "sum" else 1.0
+        if kind in ("sum", "prod", "moments"):
+            most = {"sum": 8.0, "prod": 1.0, "moments": 2.0}[kind]
             whole = self.xp.rint(value)
             return self.xp.where(abs(whole) <= most, whole, 1.0)
-        return value + 0.0 if kind in ("max", "min") else value
+        return value + 0.0 if kind in ("max", "min", "range") else value
 
     def reduce(self) -> None:
         value = self.any_of(self.pick(self.computed))
         kind = self.pick(REDUCED[_table(value.dtype.kind)])
-        self.add(self.recorder.reduce(kind, self.calm(value, kind)), varies=False)
+        self.add(record(self.recorder, kind, self.calm(value, kind)), varies=False)
 
     def scan(self) -> None:
         value = self.any_of(self.pick([d for d in self.computed if d.kind != "b"] or [int64]))

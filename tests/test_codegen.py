@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy
 import pytest
+from combiners import record
 from products import at_the_end
 
 from gemel import dtype as dtypes
@@ -634,7 +635,7 @@ def test_reductions(kind: Any, lanes: str, target: str) -> None:
 
         def body(recorder: Any, v: Any) -> Any:
             names = ("max", "min", "argmax", "argmin")
-            return [(recorder.reduce(name, v), False) for name in names]
+            return [(record(recorder, name, v), False) for name in names]
 
         got = reduce_run(body, x, lanes, outer, target)
         if math.prod(shape[outer:]):
@@ -670,7 +671,7 @@ def test_truth_and_ties(lanes: str, target: str) -> None:
             x = source.random(shape) < share
             names = ("any", "all") + (("argmax", "argmin") if math.prod(shape[outer:]) else ())
             got = reduce_run(
-                lambda r, v, names=names: [(r.reduce(name, v), False) for name in names],
+                lambda r, v, names=names: [(record(r, name, v), False) for name in names],
                 x,
                 lanes,
                 outer,
@@ -691,7 +692,7 @@ def test_truth_and_ties(lanes: str, target: str) -> None:
             y[source.random(shape) < 0.3 * number] = -numpy.inf
             flat = y.reshape(*shape[:outer], -1)
             got = reduce_run(
-                lambda r, v: [(r.reduce("argmax", v), False), (r.reduce("argmin", v), False)],
+                lambda r, v: [(record(r, name, v), False) for name in ("argmax", "argmin")],
                 y,
                 lanes,
                 outer,

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy
 import pytest
+from combiners import COMBINERS
 from hypothesis import given
 from llvmlite.binding import llvm_version_info
 from numpy_cases import examples
@@ -33,6 +34,7 @@ from random_kernels import (
 )
 
 from gemel.codegen.language import meaning
+from gemel.codegen.language.carry import reduced
 from gemel.codegen.language.program import (
     BROADCAST,
     CONTIGUOUS,
@@ -158,13 +160,15 @@ def test_columns_of_large_arrays_go_by_strips(
     """Several strips, blocks of sums and blocks of such blocks; column ranges with any ends."""
     record = Recorder()
     x = record.load(0, float32)
-    found = [record.reduce("sum", x), record.reduce("argmax", x)]
+    found = [record.reduce("sum", x), reduced(record, COMBINERS["argmax"], x)]
+    if sweeps == 1:
+        found.append(reduced(record, COMBINERS["moments"], x.cast(int32)))
     if sweeps == 2:
         most = record.reduce("max", x)
         found[1:] = [most, record.reduce("sum", (x - most) * (x - most))]
     for number, value in enumerate(found, 1):
         record.store(number, value)
-    dtypes = [float32, float32, float32, float32] if sweeps == 2 else [float32, float32, int64]
+    dtypes = [float32, *(value.dtype for value in found)]
     operands = [Operand(float32, INPUT, CONTIGUOUS, True)]
     operands += [Operand(dtype, OUTPUT, CONTIGUOUS) for dtype in dtypes[1:]]
     program = Program(1, 1, OUTER, tuple(operands), (), 0, tuple(record.code))

@@ -8,9 +8,10 @@ later sweep needs a value again, it computes the value again from its loads.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from gemel.codegen.functions import mathlib
+from gemel.codegen.language.carry import Carry
 from gemel.codegen.language.program import (
     BROADCAST,
     CONTIGUOUS,
@@ -60,6 +61,8 @@ class Analysis:
         for position in range(count):
             self._classify(position)
         self.live = self.closure([p for p, s in enumerate(program.code) if s.name in ROOTS])
+        #: Of each reduction: the positions of its carried values that are used, and their numbers.
+        self.parts = self._parts()
         self._check()
         self.last = self._last_sweep()
         self.sweeps = [self.plain_sweep(number) for number in range(self.last + 1)]
@@ -70,6 +73,18 @@ class Analysis:
                 self.plain_sweep(number, also=spilled[:1])._replace(spills=spilled),
                 self.plain_sweep(self.last, spilled[0])._replace(reloads=spilled),
             ]
+
+    def _parts(self) -> dict[int, list[tuple[int, int]]]:
+        parts: dict[int, list[tuple[int, int]]] = {}
+        steps = [(position, self.program.code[position]) for position in sorted(self.live)]
+        used = {a for _, step in steps if step.name != "carried" for a in step.arguments}
+        for position, step in steps:
+            number: Any = step.attribute
+            if step.name == "reduce":
+                parts[position] = [(position, 0)] if position in used else []
+            elif step.name == "carried":
+                parts[step.arguments[0]].append((position, number))
+        return parts
 
     def _operand(self, number: int) -> tuple[bool, bool]:
         """Whether an operand varies along the vector, and along the inner dimensions."""
@@ -140,7 +155,7 @@ class Analysis:
         `also` as well."""
         code, live = self.program.code, sorted(self.live)
         reductions = [p for p in live if code[p].name == "reduce" and self.stage[p] == number + 1]
-        roots = [*also, *(code[p].arguments[0] for p in reductions)]
+        roots = [*also, *(a for p in reductions for a in code[p].arguments)]
         for position in live:
             writes = code[position].name in WRITES and number == self.last
             checks = code[position].name == "check" and self.stage[position] == number
@@ -210,7 +225,7 @@ class Analysis:
             if self.stage[p] == stage
             and self._moves(p)
             and not self.inner[p]
-            and code[p].name not in ("reduce", *WRITES)
+            and code[p].name not in ("reduce", "carried", *WRITES)
         ]
 
     def row(self) -> list[int]:
@@ -233,7 +248,8 @@ class Analysis:
         made, asked = list[set[int]](), list[set[int]]()
         for stage, sweep in enumerate(self.sweeps):
             points = self.point(stage, False)
-            made.append({*points, *sweep.reductions}.union(*made[-1:]))
+            reduced = (part for p in sweep.reductions for part, _ in self.parts[p])
+            made.append({*points, *reduced}.union(*made[-1:]))
             if stage == self.last:
                 points += self.point(stage + 1, False)
             users = [*points, *sweep.uniform, *sweep.varying, *sweep.reductions]
@@ -270,6 +286,9 @@ class Analysis:
         sizes = [o.dtype.itemsize for o in moving]
         for position in self.live:
             step = program.code[position]
-            if step.dtype.kind == "f" and step.name not in ("scalar", "constant"):
-                sizes.append(step.dtype.itemsize if self.vector[position] else 1)
+            if step.name in ("scalar", "constant"):
+                continue
+            kinds = step.attribute.dtypes if isinstance(step.attribute, Carry) else (step.dtype,)
+            real = [dtype.itemsize for dtype in kinds if dtype.kind == "f"]
+            sizes += real if self.vector[position] else [1] * len(real)
         return width // max(sizes, default=4)

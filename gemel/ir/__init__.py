@@ -1,6 +1,6 @@
 """The intermediate representation: operations, graphs of them, and how functions are traced.
 
-`op`, `op_kinds`, `rules`, `declare`, `signature`
+`op`, `op_kinds`, `combiner`, `rules`, `declare`, `signature`
     An `Op` is declared once, in `gemel.ops`; everything else about it is derived from that.
 `graph`, `text`, `formulas`, `verify`, `interpret`
     A `Graph` of `Node`s and `Entry`s, its text, its invariants, and its meaning by NumPy.

@@ -88,7 +88,7 @@ class Op(_core.OpBase, RuleDecorators):
     #: Whether an element depends on its position, not only on the inputs' elements.
     positional = False
     #: The instruction by which it combines elements ("sum"), if it is a reduction.
-    combine = ""
+    combine: Any = ""
     #: Keywords that NumPy's functions of its kind share, with their defaults.
     common: Mapping[str, Any] = {}
 

@@ -25,6 +25,7 @@ from gemel.dtype import (
 from gemel.errors import ArgumentError, DTypeError, FormulaError, ShapeError, name_call
 from gemel.extent import WHOLE
 from gemel.ir.above import above
+from gemel.ir.combiner import Combiner
 from gemel.ir.graph import Entry, placeholder
 from gemel.ir.keywords import OUT, REDUCTIONS, UFUNC
 from gemel.ir.methods import call
@@ -247,19 +248,24 @@ POLICIES = {
 
 
 class Reduction(Op):
-    """An operation that combines elements along axes. `combine` names the instruction ("sum")."""
+    """An operation that combines elements along axes. `combine` names the instruction ("sum"), or
+    says what is carried along."""
 
     has_kernel = True
 
-    def __init__(self, function: Callable[..., Any], *, combine: str, **names: Any) -> None:
+    def __init__(
+        self, function: Callable[..., Any], *, combine: str | Combiner, **names: Any
+    ) -> None:
         super().__init__(function, **names)
         if not {"axis", "keepdims"} <= {*self.parameters}:
             raise TypeError(f"{self.name}: a reduction needs the parameters axis and keepdims")
         self.combine = combine
-        self.common = REDUCTIONS.get(combine, OUT)
+        self.common = REDUCTIONS.get(str(combine), OUT)
 
     def accumulator(self, dtype: DType) -> DType:
         """The dtype in which the elements are combined."""
+        if isinstance(self.combine, Combiner):
+            return self.combine.computed(dtype)
         if self.combine in ("sum", "prod"):
             return dtype.accumulate
         return bool_ if self.combine in ("any", "all") else dtype.compute
@@ -268,7 +274,8 @@ class Reduction(Op):
         """The shape without the reduced axes (with keepdims, they are 1)."""
         self.check_complex(specs)
         (x,) = specs
-        if self.combine.startswith("arg") and isinstance(parameters["axis"], tuple):
+        counts = isinstance(self.combine, Combiner) and self.combine.counts
+        if counts and isinstance(parameters["axis"], tuple):
             raise ShapeError(
                 f"{self.name}: {x}: axis {parameters['axis']} must be one axis, or None for all "
                 "axes"
@@ -286,8 +293,8 @@ class Reduction(Op):
 
     def result_dtype(self, dtype: DType) -> DType:
         """The dtype of the result for elements of `dtype`."""
-        if self.combine.startswith("arg"):
-            return int64
+        if isinstance(self.combine, Combiner):
+            return self.combine.result_dtype(dtype)
         combined = self.accumulator(dtype)
         return dtype if combined.kind == dtype.kind and dtype.is_inexact else combined
 

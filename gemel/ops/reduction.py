@@ -26,6 +26,7 @@ from gemel.ops.elementwise import (
     subtract,
     where,
 )
+from gemel.ops.extremes import Extreme
 from gemel.ops.logic import equal
 from gemel.ops.shape import broadcast_to, concatenate, operand, reshape, transpose
 from gemel.spec import (
@@ -206,13 +207,17 @@ def all(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     return numpy().all(x, axis=axis, keepdims=keepdims)
 
 
-@reduction(combine="argmax", public="np", method=True, onnx="ArgMax", mxnet="_npi_argmax")
+@reduction(
+    combine=Extreme(largest=True), public="np", method=True, onnx="ArgMax", mxnet="_npi_argmax"
+)
 def argmax(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Position of the largest element (the first of equals; NaN is largest), int64."""
     return numpy().argmax(x, axis=axis, keepdims=keepdims)
 
 
-@reduction(combine="argmin", public="np", method=True, onnx="ArgMin", mxnet="_npi_argmin")
+@reduction(
+    combine=Extreme(largest=False), public="np", method=True, onnx="ArgMin", mxnet="_npi_argmin"
+)
 def argmin(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """Position of the smallest element (the first of equals; NaN is smallest), int64."""
     return numpy().argmin(x, axis=axis, keepdims=keepdims)

@@ -14,7 +14,15 @@ from operator import itemgetter
 from typing import Any
 
 from gemel.codegen.analysis import Analysis
-from gemel.codegen.c.values import Expressions, Functions, element_type, literal, value_type
+from gemel.codegen.c.values import (
+    Expressions,
+    Functions,
+    InPlace,
+    element_type,
+    literal,
+    value_type,
+)
+from gemel.codegen.language.carry import Carry, Fragment
 from gemel.codegen.language.program import (
     ANY,
     INDEX,
@@ -25,7 +33,7 @@ from gemel.codegen.language.program import (
     Instruction,
     Program,
 )
-from gemel.codegen.llvm.reductions import Accumulator
+from gemel.codegen.llvm.reductions import neutral
 from gemel.dtype import DType
 
 HEAD = """\
@@ -38,10 +46,9 @@ HEAD = """\
 STORED_ONLY = ("float16", "bfloat16")
 #: Dtypes that kernels only copy, and the type of their parts.
 COMPLEX = {"complex64": "float", "complex128": "double"}
-#: How reductions combine two values, and how argmax and argmin compare.
+#: The instructions by which reductions combine two values.
 JOINED = {"sum": "add", "prod": "multiply", "max": "maximum", "min": "minimum"}
 JOINED |= {"any": "bit_or", "all": "bit_and", "logsum": "logaddexp"}
-EXTREMES = {"argmax": ">", "argmin": "<"}
 SIGNATURE = "(void *const *buffers, const int64_t *integers, int64_t begin, int64_t end)"
 
 
@@ -299,38 +306,72 @@ class KernelText:
         for position in sweep.reductions:
             self.join(position)
         self.close(before)
+        self.parts(sweep.reductions)
 
-    def reduced(self, position: int) -> tuple[str, DType]:
-        """The name of a reduction or scan, and the dtype of its argument."""
+    def reduced(self, position: int) -> tuple[Any, DType]:
+        """The kind of a reduction or scan, and the dtype of its argument."""
         step = self.program.code[position]
-        return str(step.attribute), self.program.code[step.arguments[0]].dtype
+        return step.attribute, self.program.code[step.arguments[0]].dtype
 
-    def neutral(self, position: int) -> str:
+    def held(self, position: int) -> list[tuple[str, DType]]:
+        """The variables that hold the values of a reduction or scan, and their dtypes."""
+        kind, dtype = self.reduced(position)
+        if not isinstance(kind, Carry):
+            return [(f"v{position}", dtype)]
+        return [(f"held{position}_{i}", each) for i, each in enumerate(kind.dtypes)]
+
+    def initial(self, position: int) -> list[str]:
         """What a reduction or scan starts with."""
-        name, dtype = self.reduced(position)
-        return literal(dtype, Accumulator(name, dtype).neutral)
+        kind, dtype = self.reduced(position)
+        if isinstance(kind, Carry):
+            return [literal(*each) for each in kind.initial]
+        return [literal(dtype, neutral(kind, dtype))]
 
     def start(self, position: int) -> None:
-        name, dtype = self.reduced(position)
-        first = self.neutral(position)
-        if name in EXTREMES:
-            self.add(f"{value_type(dtype)} most{position} = {first};", f"int64_t v{position} = 0;")
-        else:
-            self.add(f"{value_type(dtype)} v{position} = {first};")
+        for (name, dtype), first in zip(self.held(position), self.initial(position), strict=True):
+            self.add(f"{value_type(dtype)} {name} = {first};")
 
     def join(self, position: int) -> None:
-        name, dtype = self.reduced(position)
-        now, value = f"v{position}", self.values.of(self.program.code[position].arguments[0])
-        if name not in EXTREMES:
+        """Adds the value at an inner position to a reduction or scan."""
+        kind, _ = self.reduced(position)
+        value = self.values.of(self.program.code[position].arguments[0])
+        if not isinstance(kind, Carry):
             self.add_to(position, value)
             return
-        most = f"most{position}"
-        better = f"{value} {EXTREMES[name]} {most}"
-        if dtype.kind == "f":
-            better = f"({better} || {value} != {value}) && {most} == {most}"
-        self.open(f"if ({better})")
-        self.add(f"{most} = {value};", f"{now} = {self.inner_position()};")
-        self.close(self.depth - 1)
+        before, names = self.depth, [name for name, _ in self.held(position)]
+        place = self.inner_position() if kind.counts else "0"
+        given = [*names, value, f"(int64_t)({place})"]
+        self.open("")
+        if kind.changes is not None:
+            (changed,) = self.in_place(kind.changes, given)
+            self.open(f"if ({changed})")
+        self.assign(position, self.in_place(kind.update, given))
+        self.close(before)
+
+    def in_place(self, fragment: Fragment, given: Sequence[str]) -> list[str]:
+        """Adds the lines of a fragment; returns the expressions for its results."""
+        inside = InPlace(self.values.unit, fragment, given)
+        self.add(*inside.lines)
+        return inside.results
+
+    def assign(self, position: int, found: Sequence[str]) -> None:
+        """Sets the values of a reduction to expressions, which may contain its present values."""
+        held = self.held(position)
+        names = [name for name, _ in held]
+        moved = [i for i, text in enumerate(found) if text in names and text != names[i]]
+        texts = [f"next{i}" if i in moved else text for i, text in enumerate(found)]
+        self.add(*(f"const {value_type(held[i][1])} next{i} = {found[i]};" for i in moved))
+        pairs = zip(names, texts, strict=True)
+        self.add(*(f"{name} = {text};" for name, text in pairs if name != text))
+
+    def parts(self, reductions: Iterable[int]) -> None:
+        """Declares the values that reductions have carried, once these have ended."""
+        for position in reductions:
+            kind, _ = self.reduced(position)
+            held = self.held(position)
+            for part, number in self.analysis.parts[position] if isinstance(kind, Carry) else ():
+                name, dtype = held[number]
+                self.add(f"const {value_type(dtype)} v{part} = {name};")
 
     def add_to(self, position: int, value: str) -> None:
         """Combines a value with a reduction that keeps no position."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from gemel import dtype as dtypes
 from gemel.codegen.functions import halves, mathlib, powers
+from gemel.codegen.language.carry import Fragment
 from gemel.codegen.language.program import Instruction
 from gemel.codegen.language.spelling import looked_up, spelled
 from gemel.codegen.llvm.registers import rounded
@@ -136,14 +137,20 @@ class Expressions:
     def of(self, position: int) -> str:
         """The expression for a value: its variable, or the literal of a constant."""
         step = self.code[position]
-        return literal(step.dtype, step.attribute) if step.name == "constant" else f"v{position}"
+        constant = step.name == "constant"
+        return literal(step.dtype, step.attribute) if constant else self.variable(position)
+
+    def variable(self, position: int) -> str:
+        """The name of the variable that holds a value."""
+        return f"v{position}"
 
     def statement(self, position: int) -> str:
         """The line that computes a value; empty for a constant."""
         step = self.code[position]
         if step.name == "constant":
             return ""
-        return f"const {value_type(step.dtype)} v{position} = {self.expression(step)};"
+        name = self.variable(position)
+        return f"const {value_type(step.dtype)} {name} = {self.expression(step)};"
 
     def expression(self, step: Instruction) -> str:
         """What an instruction computes from its arguments."""
@@ -182,3 +189,25 @@ class Expressions:
                 text = f"({value_type(following)}){text}"
             source = following
         return text
+
+
+class InPlace(Expressions):
+    """A fragment of a carry as lines of C, with given expressions for its arguments."""
+
+    def __init__(self, unit: Functions, fragment: Fragment, given: Sequence[str]) -> None:
+        super().__init__(unit, fragment.code)
+        self.fragment, self.given = fragment, given
+
+    def variable(self, position: int) -> str:
+        return self.given[position] if position < len(self.given) else f"w{position}"
+
+    @property
+    def lines(self) -> list[str]:
+        """The lines that compute the results."""
+        needed = sorted({p for result in self.fragment.results for p in _needed(self.code, result)})
+        return [self.statement(p) for p in needed if p >= len(self.given)]
+
+    @property
+    def results(self) -> list[str]:
+        """The expressions for the results after these lines."""
+        return [self.of(position) for position in self.fragment.results]

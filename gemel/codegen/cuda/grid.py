@@ -11,7 +11,6 @@ from __future__ import annotations
 from functools import cached_property
 
 from gemel.codegen.analysis import Sweep
-from gemel.codegen.c.kernels import EXTREMES
 from gemel.codegen.c.values import element_type, value_type
 from gemel.codegen.cuda.places import SIDE_BY_SIDE, Places
 from gemel.codegen.cuda.shared import THREADS, SharedText
@@ -53,8 +52,7 @@ class GridText(SharedText):
         written = (p for p, step in enumerate(code) if step.name in WRITES)
         if analysis.last != 0 or any(analysis.inner[position] for position in written):
             return 0
-        found = (code[p].attribute for p in analysis.plain_sweep(0).reductions)
-        return sum(16 if name in EXTREMES else 8 for name in found)
+        return sum(8 * len(self.held(p)) for p in analysis.plain_sweep(0).reductions)
 
     def text(self) -> str:
         """The kernel, after the program's text as a comment."""
@@ -157,7 +155,8 @@ class GridText(SharedText):
         else:
             self.add("const int row = thread & across - 1, lane = thread >> given.shift;")
         if self.cooperates:
-            self.add(f"__shared__ uint64_t shared[{2 * THREADS}];")
+            most = max((len(self.held(p)) for p in self.analysis.parts), default=1)
+            self.add(f"__shared__ uint64_t shared[{most * THREADS}];")
         outer = [self.extent(d) for d in range(self.program.outer)]
         inner = [self.extent(d) for d in range(self.program.outer, self.program.rank)]
         self.add(f"const int64_t positions = {' * '.join(outer)};")
@@ -207,6 +206,7 @@ class GridText(SharedText):
             self.close(before)
         if self.partial_bytes:
             self.between_blocks(sweep.reductions)
+        self.parts(sweep.reductions)
 
 
 __all__ = ["ATOMIC", "GridText"]

@@ -5,11 +5,12 @@ All combine what they have found in a fixed order, so that results do not vary f
 
 from __future__ import annotations
 
-from gemel.codegen.c.kernels import EXTREMES
+from collections.abc import Sequence
+
 from gemel.codegen.c.values import value_type
 from gemel.codegen.cuda.places import PlacesText
+from gemel.codegen.language.carry import Carry
 from gemel.codegen.language.program import INNER
-from gemel.dtype import DType
 
 #: The most threads of a block (kThreads in src/cuda/grid.h).
 THREADS = 256
@@ -22,27 +23,16 @@ ALL = "0xffffffffu"
 class SharedText(PlacesText):
     """A program as a kernel whose threads share reductions."""
 
-    def merge(self, position: int, value: str, place: str) -> None:
+    def merge(self, position: int, values: Sequence[str]) -> None:
         """Adds what another thread has found to this thread's result of a reduction."""
-        name, dtype = self.reduced(position)
-        now = f"v{position}"
-        if name not in EXTREMES:
-            self.add_to(position, value)
+        kind, _ = self.reduced(position)
+        if not isinstance(kind, Carry):
+            self.add_to(position, *values)
             return
-        most = f"most{position}"
-        better = f"{value} {EXTREMES[name]} {most}"
-        same = f"{value} == {most}"
-        if dtype.kind == "f":  # NaN is the extreme, and the first one wins
-            better = f"{most} == {most} && ({value} != {value} || {better})"
-            same = f"({same} || {most} != {most} && {value} != {value})"
-        self.open(f"if ({better} || {same} && {place} < {now})")
-        self.add(f"{most} = {value};", f"{now} = {place};")
-        self.close(self.depth - 1)
-
-    def kept(self, position: int) -> tuple[str, DType]:
-        """The variable in which a thread has a reduction, and its dtype."""
-        name, dtype = self.reduced(position)
-        return (f"most{position}" if name in EXTREMES else f"v{position}"), dtype
+        before, names = self.depth, [name for name, _ in self.held(position)]
+        self.open("")
+        self.assign(position, self.in_place(kind.combine, [*names, *values]))
+        self.close(before)
 
     def in_block(self, reductions: list[int]) -> None:
         """The threads that share an outer position combine what they have found; all of them get
@@ -53,47 +43,42 @@ class SharedText(PlacesText):
                 self._in_warp(position)
             self._between_warps(position, near)
 
-    def _is_pair(self, position: int) -> bool:
-        """Whether a thread has found an element and its place."""
-        return self.kept(position)[0] != f"v{position}"
-
     def _in_warp(self, position: int) -> None:
         """The threads of a warp, which share an outer position, combine what they have found."""
-        variable, dtype = self.kept(position)
-        made, before = value_type(dtype), self.depth
+        before, held = self.depth, self.held(position)
         self.add("#pragma unroll")
         self.open(f"for (int step = {WARP // 2}; step > 0; step /= 2)")
-        self.add(f"const {made} other = __shfl_down_sync({ALL}, {variable}, step);")
-        if self._is_pair(position):
-            self.add(f"const int64_t at = __shfl_down_sync({ALL}, v{position}, step);")
-        self.merge(position, "other", "at")
+        for i, (name, dtype) in enumerate(held):
+            made = value_type(dtype)
+            self.add(f"const {made} other{i} = __shfl_down_sync({ALL}, {name}, step);")
+        self.merge(position, [f"other{i}" for i in range(len(held))])
         self.close(before)
 
     def _between_warps(self, position: int, near: bool) -> None:
         """All threads of an outer position get the result of its warps, or if they lie across the
         warps, of its threads: what is left in shared memory, in order."""
-        variable, dtype = self.kept(position)
-        made, values, places = value_type(dtype), f"value{position}", f"place{position}"
-        pair, before = self._is_pair(position), self.depth
+        held, before = self.held(position), self.depth
         count, slot = "along", "thread"
         part = "part * across + row"
         if near:
             count, slot = f"along / {WARP}", f"thread / {WARP}"
             part = f"row * ({count}) + part"
             self.open(f"if (along == {WARP})")
-            self.add(f"{variable} = __shfl_sync({ALL}, {variable}, 0);")
-            self.add(f"v{position} = __shfl_sync({ALL}, v{position}, 0);" if pair else "")
+            self.add(*(f"{name} = __shfl_sync({ALL}, {name}, 0);" for name, _ in held))
             self.close(before)
             self.open("else")
-        self.add(f"{made} *const {values} = ({made} *)shared;")
-        self.add(f"int64_t *const {places} = (int64_t *)shared + {THREADS};" if pair else "")
+        rooms = [f"room{position}_{i}" for i in range(len(held))]
+        for i, (_, dtype) in enumerate(held):
+            made, behind = value_type(dtype), f" + {i * THREADS}" if i else ""
+            self.add(f"{made} *const {rooms[i]} = ({made} *)(shared{behind});")
         self.add("__syncthreads();")
         first = f"if (thread % {WARP} == 0) " if near else ""
-        self.add(f"{first}{values}[{slot}] = {variable};")
-        self.add(f"{first}{places}[{slot}] = v{position};" if pair else "", "__syncthreads();")
+        for room, (name, _) in zip(rooms, held, strict=True):
+            self.add(f"{first}{room}[{slot}] = {name};")
+        self.add("__syncthreads();")
         self.reset(position)
         self.open(f"for (int part = 0; part < {count}; ++part)")
-        self.merge(position, f"{values}[{part}]", f"{places}[{part}]")
+        self.merge(position, [f"{room}[{part}]" for room in rooms])
         self.close(before)
 
     def between_blocks(self, reductions: list[int]) -> None:
@@ -106,22 +91,19 @@ class SharedText(PlacesText):
         mine = "((int64_t)blockIdx.y * gridDim.x + blockIdx.x) * across + row"
         offset = 0
         for position in reductions:
-            variable, dtype = self.kept(position)
-            made, pairs = value_type(dtype), variable != f"v{position}"
-            self.add(f"{made} *const left{position} = ({made} *)(partial + {offset} * slots);")
-            offset += 8
-            if pairs:
-                self.add(f"int64_t *const at{position} = (int64_t *)(partial + {offset} * slots);")
+            for i, (name, dtype) in enumerate(self.held(position)):
+                made, left = value_type(dtype), f"left{position}_{i}"
+                self.add(f"{made} *const {left} = ({made} *)(partial + {offset} * slots);")
+                self.add(f"if (lane == 0) {left}[{mine}] = {name};")
                 offset += 8
-            self.add(f"if (lane == 0) left{position}[{mine}] = {variable};")
-            self.add(f"if (lane == 0) at{position}[{mine}] = v{position};" if pairs else "")
         self.end_all_but_the_last()
         for position in reductions:
             self.reset(position)
         self.open("for (int64_t part = lane; part < gridDim.y; part += along)")
         self.add("const int64_t slot = (part * gridDim.x + blockIdx.x) * across + row;")
         for position in reductions:
-            self.merge(position, f"left{position}[slot]", f"at{position}[slot]")
+            count = len(self.held(position))
+            self.merge(position, [f"left{position}_{i}[slot]" for i in range(count)])
         self.close(self.depth - 1)
         self.in_block(reductions)
         self.close(depth)
@@ -136,10 +118,8 @@ class SharedText(PlacesText):
 
     def reset(self, position: int) -> None:
         """Sets a reduction back to what it starts with."""
-        variable, _ = self.kept(position)
-        self.add(f"{variable} = {self.neutral(position)};")
-        if variable != f"v{position}":
-            self.add(f"v{position} = 0;")
+        for (name, _), first in zip(self.held(position), self.initial(position), strict=True):
+            self.add(f"{name} = {first};")
 
 
 __all__ = ["THREADS", "SharedText"]

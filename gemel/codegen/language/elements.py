@@ -12,10 +12,12 @@ from functools import reduce
 from operator import and_
 from typing import Any
 
+from gemel.codegen.language.carry import of_one, reduced
 from gemel.codegen.language.lane import Lane, naming, recorded
 from gemel.codegen.language.launch import Number, Place
 from gemel.dtype import DType, as_number, check_held, int64
 from gemel.errors import AxisError, CompileError, FormulaError
+from gemel.ir.combiner import Combiner
 from gemel.ir.graph import Entry, Node
 from gemel.ir.layout import Layout, dense_strides
 from gemel.ir.op_kinds import Elementwise, Reduction
@@ -248,10 +250,15 @@ class ElementWriter:
         everywhere = self.placed(self.domain.shape, tuple(range(len(self.domain.shape))))
         value = self._found(source, everywhere, False).cast(op.accumulator(source.dtype))
         if self.domain.reduced:
-            value = self.nest.recorder.reduce(op.combine, value)
-        elif op.combine.startswith("arg"):
-            value = Lane(self.nest.recorder).constant(0, int64)
+            value = self._combined(op, value)
+        elif isinstance(op.combine, Combiner):
+            value = of_one(self.nest.recorder, op.combine, value, op.name)
         return value.cast(entry.dtype.compute)
+
+    def _combined(self, op: Reduction, value: Any) -> Any:
+        if isinstance(op.combine, Combiner):
+            return reduced(self.nest.recorder, op.combine, value, op.name)
+        return self.nest.recorder.reduce(op.combine, value)
 
     def _elementwise(self, node: Node, position: Position, moved: bool) -> list[Any]:
         op = node.op

@@ -25,6 +25,7 @@ from typing import Any
 import numpy
 
 from gemel import dtype as dtypes
+from gemel.codegen.language.carry import Carry, Fragment
 from gemel.codegen.language.program import (
     FUNCTIONS,
     INDEX,
@@ -152,6 +153,8 @@ class _Walk:
         code = self.program.code
         values: list[Array] = []
         writes = []
+        #: The values that reductions carry along.
+        carried: dict[int, list[Array]] = {}
         #: Products that are only summed are not computed one by one.
         added = [s.arguments[0] for s in code if s.name == "reduce" and s.attribute == "sum"]
         used = [a for step in code for a in step.arguments]
@@ -162,6 +165,12 @@ class _Walk:
                 values.append(None)
             elif step.name == "cast":
                 values.append(cast(arguments[0], code[step.arguments[0]].dtype, step.dtype))
+            elif isinstance(step.attribute, Carry):
+                carried[position] = self._along(step.attribute, arguments[0])
+                values.append(carried[position][0])
+            elif step.name == "carried":
+                number: Any = step.attribute
+                values.append(carried[step.arguments[0]][number])
             elif step.name == "multiply" and step.dtype.kind == "f" and position in added:
                 only = used.count(position) == 1
                 values.append(tuple(arguments) if only else computed("multiply", *arguments))
@@ -246,10 +255,7 @@ class _Walk:
         return self._filled(value, "bool" if step.dtype.kind == "b" else step.dtype.name)
 
     def _constant(self, step: Instruction) -> Array:
-        value: Any = step.attribute
-        if step.dtype.kind in "iu":
-            value = numpy.uint64(value % 2**64).astype(step.dtype.name)
-        return self._filled(value, step.dtype.name)
+        return self._filled(_number(step.attribute, step.dtype), step.dtype.name)
 
     def _reinterpret(self, step: Instruction, value: Array) -> Array:
         return value.view(step.dtype.name)
@@ -269,6 +275,23 @@ class _Walk:
         found = REDUCTIONS[step.attribute](self._flat(value))
         return found.reshape(*found.shape, *[1] * (len(self.shape) - self.outer))
 
+    def _along(self, carry: Carry, value: Array) -> list[Array]:
+        """The values that a reduction has carried along all inner positions."""
+        elements = self._flat(value)
+        state = [
+            numpy.full(elements.shape[:-1], _number(first, dtype), dtype.name)
+            for dtype, first in carry.initial
+        ]
+        for place in range(elements.shape[-1]):
+            given = [*state, elements[..., place], numpy.int64(place)]
+            found = fragment(carry.update, given)
+            if carry.changes is not None:
+                (changed,) = fragment(carry.changes, given)
+                found = [numpy.where(changed, a, b) for a, b in zip(found, state, strict=True)]
+            state = [numpy.broadcast_to(x, elements.shape[:-1]) for x in found]
+        ones = [1] * (len(self.shape) - self.outer)
+        return [x.reshape(*x.shape, *ones) for x in state]
+
     def _sum_of_products(self, step: Instruction, a: Array, b: Array) -> Array:
         wide = numpy.float64 if step.dtype is dtypes.float32 else numpy.longdouble
         inner = self.shape[self.outer :]
@@ -284,6 +307,27 @@ class _Walk:
         found = scan(self._flat(value), -1, dtype=value.dtype)
         found = found + found.dtype.type(0) if step.attribute == "sum" else found
         return found.reshape(*value.shape[: self.outer], *self.shape[self.outer :])
+
+
+def fragment(part: Fragment, given: Sequence[Array]) -> list[Array]:
+    """The results of a fragment for these arguments."""
+    values = list(given)
+    for step in part.code[part.given :]:
+        arguments = [values[i] for i in step.arguments]
+        if step.name == "constant":
+            values.append(numpy.asarray(_number(step.attribute, step.dtype), step.dtype.name))
+        elif step.name == "cast":
+            values.append(cast(arguments[0], part.code[step.arguments[0]].dtype, step.dtype))
+        elif step.name == "reinterpret":
+            values.append(arguments[0].view(step.dtype.name))
+        else:
+            values.append(computed(step.name, *arguments))
+    return [values[position] for position in part.results]
+
+
+def _number(value: Any, dtype: DType) -> Any:
+    """A constant, wrapped around if it is an integer."""
+    return numpy.uint64(value % 2**64).astype(dtype.name) if dtype.kind in "iu" else value
 
 
 def cast(value: Array, source: DType, target: DType) -> Array:
@@ -397,10 +441,6 @@ def _most(function: Any, sign: int) -> Callable[[Array], Array]:
     return found
 
 
-def _position_of(function: Any) -> Callable[[Array], Array]:
-    return lambda x: function(x, -1) if x.shape[-1] else numpy.zeros(x.shape[:-1], "int64")
-
-
 REDUCTIONS: dict[Any, Callable[[Array], Array]] = {
     "sum": _total(numpy.sum),
     "prod": _total(numpy.prod),
@@ -408,8 +448,6 @@ REDUCTIONS: dict[Any, Callable[[Array], Array]] = {
     "min": _most(numpy.min, 1),
     "any": lambda x: x.any(-1),
     "all": lambda x: x.all(-1),
-    "argmax": _position_of(numpy.argmax),
-    "argmin": _position_of(numpy.argmin),
 }
 #: Instructions without a NumPy function of the same meaning.
 TABLE: dict[str, Callable[..., Array]] = {

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gemel.codegen.language.carry import Carry
 from gemel.codegen.language.channels import by_channel, interleaved_along
 from gemel.codegen.language.lane import Lane, Recorded, Recorder
 from gemel.codegen.language.launch import Launch, Number, Place
@@ -324,8 +325,8 @@ class Nest:
     @property
     def counts_positions(self) -> bool:
         """Whether the order of the reduced loops matters: for a scan, and for argmax."""
-        kinds = (str(step.attribute) for step in self.recorder.code if step.name == "reduce")
-        return self.has("scan") or any(kind.startswith("arg") for kind in kinds)
+        carries = (step.attribute for step in self.recorder.code if step.name == "reduce")
+        return self.has("scan") or any(isinstance(c, Carry) and c.counts for c in carries)
 
     def merged(self, dimensions: list[int]) -> list[Loop]:
         """The loops along some dimensions."""

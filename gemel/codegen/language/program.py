@@ -273,9 +273,9 @@ class Instruction(NamedTuple):
     gather                   index (int64)                 (operand, extra): element at the loop
                                                            position + index * integer `extra`
     check                    bool                          status returned when any lane is false
-    reduce                   value                         sum prod max min any all argmax argmin
-                                                           (arg*: int64, flat over the inner dims,
-                                                           first one wins, NaN is the extreme)
+    reduce                   value                         sum prod max min any all, or a `Carry`:
+                                                           the first of the values that it carries
+    carried                  reduce                        number of another one of these values
     scan                     value                         sum or prod: of the values at this and
                                                            all earlier inner positions
     store                    value                         operand
@@ -299,6 +299,11 @@ class Instruction(NamedTuple):
     attribute: object = None
 
     @property
+    def carries(self) -> bool:
+        """Whether it is a reduction that carries the values of a `Carry`."""
+        return self.name == "reduce" and not isinstance(self.attribute, str)
+
+    @property
     def operand(self) -> int | None:
         """The operand it reads or writes."""
         attribute: Any = self.attribute
@@ -315,6 +320,15 @@ class Instruction(NamedTuple):
         if self.attribute is not None:
             inside.append(repr(self.attribute))
         return f"{self.name}.{self.dtype}({', '.join(inside)})"
+
+
+class Named(NamedTuple):
+    """What stands for an attribute in a program's text."""
+
+    name: str
+
+    def __repr__(self) -> str:
+        return self.name
 
 
 def is_window(operand: Operand) -> bool:
@@ -354,8 +368,12 @@ class Program(_Program):
         head = f"loops outer={self.outer} inner={self.inner} extra={self.extra}: {self.schedule}"
         operands = "\n".join(f"  operand {i} {o!r}" for i, o in enumerate(self.operands))
         scalars = ", ".join(str(s) for s in self.scalars)
-        code = "\n".join(f"  %{i} = {step!r}" for i, step in enumerate(self.code))
-        return f"{head}\n{operands}\n  scalars ({scalars})\n{code}\n"
+        carries = dict.fromkeys(s.attribute for s in self.code if s.carries)
+        told = "".join(f"  carry {i} {c!r}\n" for i, c in enumerate(carries))
+        named = {carry: Named(f"carry {i}") for i, carry in enumerate(carries)}
+        steps = [s._replace(attribute=named[s.attribute]) if s.carries else s for s in self.code]
+        code = "\n".join(f"  %{i} = {step!r}" for i, step in enumerate(steps))
+        return f"{head}\n{operands}\n  scalars ({scalars})\n{told}{code}\n"
 
     @cached_property
     def parsed_schedule(self) -> Schedule:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gemel.codegen.language.carry import Carry
 from gemel.codegen.language.order import Loop
 from gemel.codegen.language.program import (
     BROADCAST,
@@ -57,7 +58,7 @@ def schedule_of(
     down = rows[-2][1]
     step = _step([(down[n], lines[n]) for n in windows], high)
     writes = any(operand.role == OUTPUT for operand in varying.values())
-    if not step or writes or str(reduction.attribute).startswith("arg"):
+    if not step or writes or isinstance(reduction.attribute, Carry):
         return plain
     indices = {n: operand for n, operand in varying.items() if operand.role == INDEX}
     ahead = [step * each for each in lines]

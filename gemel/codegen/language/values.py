@@ -77,8 +77,7 @@ class Recorder:
     def reduce(self, kind: str, value: Recorded) -> Recorded:
         if kind in ("any", "all"):
             value = value.cast(dtypes.bool_)
-        dtype = dtypes.int64 if kind.startswith("arg") else value.dtype
-        return self.append("reduce", dtype, (value,), kind)
+        return self.append("reduce", value.dtype, (value,), kind)
 
     def scan(self, kind: str, value: Recorded) -> Recorded:
         """`value` at this and all earlier inner positions, combined as by the reduction `kind`."""

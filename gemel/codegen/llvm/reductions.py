@@ -1,91 +1,70 @@
 """Accumulators: the state of each kind of reduction, its step, and how states are joined.
 
-A state is a list of LLVM values: one value, or for argmax and argmin the extreme and its position.
+A state is a list of LLVM values: one value, or as many as a `Carry` has.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import accumulate, pairwise
 from typing import Any
 
-from gemel import dtype as dtypes
-from gemel.codegen.llvm.assembly import I8, I64, Builder, Constant, Value, widened
+from gemel.codegen.language.carry import Carry, Fragment
+from gemel.codegen.llvm.assembly import I64, Builder, Constant, Value
 from gemel.codegen.llvm.expression import Printer, extreme
 from gemel.codegen.llvm.memory import lane_numbers
 from gemel.codegen.llvm.registers import constant, shuffle_mask, splat
-from gemel.dtype import DType
+from gemel.codegen.target import Target
+from gemel.dtype import DType, limits
 from gemel.errors import CompileError
 
 State = list[Value]
 Join = Callable[[Builder, State, State], State]
 
-_UNSET = (1 << 63) - 1
 #: The number of steps in a block of sums.
 BLOCK = 64
 
 
-def _limits(dtype: DType) -> tuple[float | int, float | int]:
-    if dtype.kind == "f":
-        return float("-inf"), float("inf")
-    bits = 8 * dtype.itemsize
-    if dtype.kind == "i":
-        return -(1 << (bits - 1)), (1 << (bits - 1)) - 1
-    return (0, 1) if dtype.kind == "b" else (0, (1 << bits) - 1)
-
-
 class Accumulator:
-    """One reduction of values of `dtype`: sum, prod, max, min, any, all, argmax or argmin; or most,
-    which is the floating-point max of all values that are not NaN (`largest`)."""
+    """One reduction of values of `dtype`: sum, prod, max, min, any or all; or most, which is the
+    floating-point max of all values that are not NaN (`largest`)."""
+
+    #: Whether `update` uses positions.
+    counts = False
 
     def __init__(self, kind: str, dtype: DType) -> None:
-        # Bools are compared as bytes, for which every target has comparisons.
-        self.widens = dtype.kind == "b" and kind in ("argmax", "argmin")
         self.kind = kind
-        self.dtype = dtypes.uint8 if self.widens else dtype
-        self.positions = kind.startswith("arg")
+        self.dtype = dtype
+        self.dtypes: tuple[DType, ...] = (dtype,)
         self.blocked = kind == "sum" and dtype.kind == "f"
-        low, high = _limits(self.dtype)
-        identities: dict[str, Any] = {
-            "sum": 0, "prod": 1, "max": low, "most": low, "min": high, "any": False, "all": True,
-            "logsum": low, "argmax": low, "argmin": high,
-        }  # fmt: skip
-        if kind not in identities:
-            raise CompileError(f"unknown reduction {kind!r}; there are {', '.join(identities)}")
-        self.neutral = identities[kind]
+        self.neutral = neutral(kind, dtype)
 
     def identity(self, lanes: int) -> State:
         """The state before any value."""
-        first = constant(self.dtype, self.neutral, lanes)
-        return [first, constant(dtypes.int64, _UNSET, lanes)] if self.positions else [first]
+        return [constant(self.dtype, self.neutral, lanes)]
 
-    def value(
-        self, builder: Builder, value: Value, position: Value, mask: Value | None, step: int
+    def update(
+        self,
+        builder: Builder,
+        state: State,
+        value: Value,
+        position: Value | None = None,
+        mask: Value | None = None,
+        step: int = 0,
     ) -> State:
-        """One value as a state; the identity in lanes that the mask excludes.
+        """The state after one more value; as it was in lanes that the mask excludes.
 
         `position` is the flat position of the first lane, `step` the distance to the next lane's.
         """
-        if self.widens:
-            value = builder.zext(value, widened(I8, value.type.lanes))
-        state = [value]
-        if self.positions:
-            lanes = value.type.lanes
-            positions = splat(builder, position, lanes)
-            if lanes > 1 and step:
-                positions = builder.add(positions, lane_numbers(lanes))
-            state.append(positions)
-        if mask is None:
-            return state
-        neutral = self.identity(mask.type.lanes)
-        return [builder.select(mask, a, b) for a, b in zip(state, neutral, strict=True)]
+        if mask is not None:
+            (none,) = self.identity(mask.type.lanes)
+            value = builder.select(mask, value, none)
+        return self.join(builder, state, [value])
 
     def join(self, builder: Builder, a: State, b: State) -> State:
         """Two states joined. In max and min the newer value comes first, which is one
         instruction."""
-        if self.positions:
-            return self._join_positions(builder, a, b)
         floating = self.dtype.kind == "f"
         boolean = self.dtype.kind == "b"
         if self.kind == "sum":
@@ -102,54 +81,6 @@ class Accumulator:
             return [builder.select(builder.fcmp_ordered(">", b[0], a[0]), b[0], a[0])]
         name = "greater" if self.kind == "max" else "less"
         return [extreme(builder, self.dtype, name, b[0], a[0])]
-
-    def step(self, builder: Builder, state: State, value: State) -> State:
-        """The state after one more value, whose position is after all earlier ones."""
-        if not self.positions:
-            return self.join(builder, state, value)
-        sign = ">" if self.kind == "argmax" else "<"
-        if self.dtype.kind == "f":
-            # Greater, or NaN on either side.
-            better = builder.fcmp_unordered(sign, value[0], state[0])
-        else:
-            signed = self.dtype.kind == "i"
-            better = (builder.icmp_signed if signed else builder.icmp_unsigned)(
-                sign, value[0], state[0]
-            )
-        if better.type.lanes == 1:
-            return self._replaced(builder, better, state, value)
-        # A better value is rare. Positions are updated only then, since that takes most of the
-        # time.
-        return builder.where_any(
-            better, state, lambda: self._replaced(builder, better, state, value)
-        )
-
-    def _replaced(self, builder: Builder, better: Value, state: State, value: State) -> State:
-        """The state with better values in place of the old ones; but a NaN stays."""
-        if self.dtype.kind == "f":
-            better = builder.and_(better, builder.fcmp_ordered("ord", state[0], state[0]))
-        return [builder.select(better, new, old) for new, old in zip(value, state, strict=True)]
-
-    def _join_positions(self, builder: Builder, a: State, b: State) -> State:
-        """The more extreme of the two, or the first of equals; NaN is the most extreme."""
-        sign = ">" if self.kind == "argmax" else "<"
-        earlier = builder.icmp_signed("<", b[1], a[1])
-        if self.dtype.kind == "f":
-            nan_a = builder.fcmp_unordered("uno", a[0], a[0])
-            nan_b = builder.fcmp_unordered("uno", b[0], b[0])
-            better = builder.fcmp_ordered(sign, b[0], a[0])
-            better = builder.or_(
-                better, builder.and_(nan_b, builder.fcmp_ordered("ord", a[0], a[0]))
-            )
-            same = builder.fcmp_ordered("==", a[0], b[0])
-            same = builder.or_(same, builder.and_(nan_a, nan_b))
-        else:
-            signed = self.dtype.kind == "i"
-            compare = builder.icmp_signed if signed else builder.icmp_unsigned
-            better = compare(sign, b[0], a[0])
-            same = builder.icmp_signed("==", a[0], b[0])
-        better = builder.or_(better, builder.and_(same, earlier))
-        return [builder.select(better, new, old) for new, old in zip(b, a, strict=True)]
 
     def across(self, builder: Builder, state: State) -> State:
         """All lanes of a vector state joined, halving it repeatedly."""
@@ -177,14 +108,81 @@ class Accumulator:
         found = self._by_halves(builder, [value], join)[0]
         return builder.select(some, constant(self.dtype, float("nan"), 1), found)
 
-    def result(self, builder: Builder, state: State) -> Value:
-        """The reduction's value."""
-        if not self.positions:
-            return state[0]
-        # If nothing was more extreme than the identity, all values equal it: the first one wins.
-        lanes = state[1].type.lanes
-        unset = builder.icmp_signed("==", state[1], constant(dtypes.int64, _UNSET, lanes))
-        return builder.select(unset, constant(dtypes.int64, 0, lanes), state[1])
+
+class CarryAccumulator(Accumulator):
+    """One reduction that carries the values of a `Carry`."""
+
+    def __init__(self, carry: Carry, target: Target) -> None:
+        self.carry, self.target = carry, target
+        self.kind, self.dtypes, self.dtype = "", carry.dtypes, carry.dtypes[0]
+        self.counts, self.blocked = carry.counts, carry.rounds
+
+    def identity(self, lanes: int) -> State:
+        return [constant(dtype, value, lanes) for dtype, value in self.carry.initial]
+
+    def update(
+        self,
+        builder: Builder,
+        state: State,
+        value: Value,
+        position: Value | None = None,
+        mask: Value | None = None,
+        step: int = 0,
+    ) -> State:
+        lanes = state[0].type.lanes
+        given = [*state, value]
+        if self.counts and position is not None:
+            positions = splat(builder, position, lanes)
+            apart = lanes > 1 and step
+            given.append(builder.add(positions, lane_numbers(lanes)) if apart else positions)
+        else:
+            given.append(Constant(I64, 0))
+
+        def updated() -> State:
+            found = self._run(builder, self.carry.update, given)
+            if changed is None:
+                return found
+            return [builder.select(changed, a, b) for a, b in zip(found, state, strict=True)]
+
+        changed = mask
+        if self.carry.changes is None:
+            return updated()
+        (changed,) = self._run(builder, self.carry.changes, given)
+        if mask is not None:
+            changed = builder.and_(changed, mask)
+        # A change is rare, and updating takes most of the time.
+        return builder.where_any(changed, state, updated) if lanes > 1 else updated()
+
+    def join(self, builder: Builder, a: State, b: State) -> State:
+        return self._run(builder, self.carry.combine, [*a, *b])
+
+    def _run(self, builder: Builder, fragment: Fragment, given: Sequence[Value]) -> State:
+        lanes = given[0].type.lanes
+        printer = Printer(builder, lanes, self.target)
+        values = printer.emit(fragment.code, given=dict(enumerate(given)))
+        return [splat(builder, values[position], lanes) for position in fragment.results]
+
+
+def accumulator(kind: object, dtype: DType, target: Target) -> Accumulator:
+    """The accumulator for the attribute of a reduction or scan of values of `dtype`."""
+    if isinstance(kind, Carry):
+        return CarryAccumulator(kind, target)
+    return Accumulator(str(kind), dtype)
+
+
+def neutral(kind: str, dtype: DType) -> Any:
+    """What a reduction or scan of this kind starts with. Raises `CompileError`."""
+    low, high = (-_INFINITY, _INFINITY) if dtype.kind == "f" else limits(dtype)
+    identities: dict[str, Any] = {
+        "sum": 0, "prod": 1, "max": low, "most": low, "min": high, "any": False, "all": True,
+        "logsum": low,
+    }  # fmt: skip
+    if kind not in identities:
+        raise CompileError(f"unknown reduction {kind!r}; there are {', '.join(identities)}")
+    return identities[kind]
+
+
+_INFINITY = float("inf")
 
 
 def _part(builder: Builder, value: Value, start: int, count: int) -> Value:
@@ -232,7 +230,7 @@ def in_blocks(
     """Runs `loop` from 0 to `stop`. Its states (of these kinds) start anew after every `BLOCK`
     steps: the finished block is joined to the earlier blocks, and these to blocks of blocks."""
     lanes = [value.type.lanes for value in carried]
-    first = list(accumulate((1 + kind.positions for kind in kinds), initial=0))
+    first = list(accumulate((len(kind.dtypes) for kind in kinds), initial=0))
     none = flatten([kind.identity(lanes[i]) for kind, i in zip(kinds, first, strict=False)])
     count = len(none)
 

@@ -26,7 +26,14 @@ from gemel.codegen.language.program import (
 from gemel.codegen.llvm import memory
 from gemel.codegen.llvm.access import Bases, Site, Values
 from gemel.codegen.llvm.assembly import I1, Constant, Module, Value
-from gemel.codegen.llvm.reductions import Accumulator, State, flatten, in_blocks, joined, unflatten
+from gemel.codegen.llvm.reductions import (
+    State,
+    accumulator,
+    flatten,
+    in_blocks,
+    joined,
+    unflatten,
+)
 from gemel.codegen.llvm.registers import splat
 from gemel.codegen.loops.frame import Body, Carried, i64
 from gemel.codegen.loops.squares import Squares
@@ -70,7 +77,9 @@ class Loops(Vectors):
         #: Values of a group's rows that later sweeps need: their address and their dtype.
         self._rooms: dict[int, tuple[Value, DType]] = {}
         self.reductions = {
-            position: Accumulator(str(step.attribute), program.code[step.arguments[0]].dtype)
+            position: accumulator(
+                step.attribute, program.code[step.arguments[0]].dtype, self.target
+            )
             for position, step in enumerate(program.code)
             if step.name in ("reduce", "scan")
         }
@@ -205,8 +214,13 @@ class Loops(Vectors):
 
         finals = iter(self._inner_walk(reducer, self.program.inner, sites[0].bases, body))
         for number, values in enumerate(given):
-            own = {p: self.reductions[p].result(self.builder, next(finals)) for p in carrying}
-            given[number] = {**values, **own}
+            own = [self.parts_of(p, next(finals)) for p in carrying]
+            given[number] = {**values, **{p: value for parts in own for p, value in parts.items()}}
+
+    def parts_of(self, position: int, state: State) -> Values:
+        """What is known once a reduction has ended, by the position of the instruction."""
+        parts = self.analysis.parts.get(position, [])
+        return {part: state[number] for part, number in parts}
 
     def row_of(self, sweep: Sweep, sites: list[Site], given: list[Values]) -> Row:
         """A sweep at one inner position and several sites; returns the states after it."""
@@ -285,22 +299,21 @@ class Loops(Vectors):
         step: int = 0,
     ) -> None:
         """Adds the values of a sweep to the states of its reductions, from `slot` on; see
-        `Accumulator.value`."""
+        `Accumulator.update`."""
         for own, position in enumerate(sweep.reductions, slot):
             if position in self.factors:
                 states[own] = self.added(position, states[own], found, lanes)
                 continue
             kind = self.reductions[position]
             value = splat(self.builder, found[self.program.code[position].arguments[0]], lanes)
-            state = kind.value(self.builder, value, where, mask, step)
-            states[own] = kind.step(self.builder, states[own], state)
+            states[own] = kind.update(self.builder, states[own], value, where, mask, step)
 
     def added(self, position: int, total: State, found: Values, lanes: int) -> State:
         """A sum over windows, or another reduction that counts no positions, and one more term."""
         builder, (argument,) = self.builder, self.program.code[position].arguments
         if position not in self.factors:
             value = splat(builder, found[argument], lanes)
-            return self.reductions[position].step(builder, total, [value])
+            return self.reductions[position].update(builder, total, value)
         a, b = (splat(builder, found[factor], lanes) for factor in self.factors[position])
         return [self.multiply_add(a, b, *total)]
 
@@ -430,7 +443,7 @@ class Loops(Vectors):
             total = kind.across(self.builder, joined(self.builder, kind, finals[offset:end:count]))
             if tail:
                 total = kind.join(self.builder, total, finals[end + offset])
-            found[position] = kind.result(self.builder, total)
+            found.update(self.parts_of(position, total))
         return found
 
     def _line(

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from gemel import dtype as dtypes
 from gemel.codegen.language.program import CHOOSING, CONTIGUOUS, INPUT, OUTER
 from gemel.codegen.llvm import memory
 from gemel.codegen.llvm.access import Bases, Site, Values
@@ -147,8 +146,9 @@ class Strips:
         def body(index: Value, copies: int, lanes: int, end: Value | None, _: Carried) -> Carried:
             site = kernel.site(bases, index, 0, lanes, end)
             given = kernel.access.print(analysis.point(0, True), site, row)
-            results = {p: states.result(site) for p, states in self.states.items()}
-            kernel.access.print(analysis.point(1, True), site, {**given, **results})
+            for p, states in self.states.items():
+                given |= kernel.parts_of(p, states.result(site))
+            kernel.access.print(analysis.point(1, True), site, given)
             return []
 
         if kernel.target.free_masks:  # one loop for whole and partial vectors: it is little work
@@ -184,16 +184,15 @@ class _States:
 
     def __init__(self, strips: Strips, kind: Accumulator) -> None:
         self.strips, self.builder, self.kind = strips, strips.builder, kind
-        self.dtypes = [kind.dtype, *[dtypes.int64] * kind.positions]
         self.rooms = [
-            [memory.room(self.builder, dtype, COLUMNS) for dtype in self.dtypes]
+            [memory.room(self.builder, dtype, COLUMNS) for dtype in kind.dtypes]
             for _ in range(1 + LEVELS * kind.blocked)
         ]
 
     def _pointers(self, site: Site, level: int) -> list[tuple[Value, DType]]:
         """The addresses of the parts of a site's states."""
         column = self.builder.sub(site.index, self.strips.first)
-        parts = zip(self.rooms[level], self.dtypes, strict=True)
+        parts = zip(self.rooms[level], self.kind.dtypes, strict=True)
         return [(memory.element(self.builder, room, column, d), d) for room, d in parts]
 
     def load(self, site: Site, level: int = 0) -> State:
@@ -218,9 +217,9 @@ class _States:
         self.store(whole, site, level)
         self.store(self.kind.identity(site.lanes), site, level - 1)
 
-    def result(self, site: Site) -> Value:
-        """The reduction's value: all levels joined, in the order of `in_blocks`."""
+    def result(self, site: Site) -> State:
+        """The reduction's state at its end: all levels joined, in the order of `in_blocks`."""
         total = self.load(site)
         for level in range(1, len(self.rooms)):
             total = self.kind.join(self.builder, self.load(site, level), total)
-        return self.kind.result(self.builder, total)
+        return total

@@ -51,7 +51,7 @@ class Woven:
             return None
         if names & {"scan", *CHOOSING, "scatter_add", "check"} or kernel.lanes < 4:
             return None
-        if any(kind.positions for kind in kernel.reductions.values()):
+        if any(len(kind.dtypes) > 1 or kind.counts for kind in kernel.reductions.values()):
             return None
         read = all(
             (o.role, o.stride_class, o.varies) == (INPUT, CONTIGUOUS, True)
@@ -132,7 +132,7 @@ class Woven:
         found = dict(given)
         for offset, p in enumerate(sweep.reductions):
             total = joined(builder, kinds[offset], ends[offset :: len(kinds)])
-            found[p] = kinds[offset].result(builder, self._by_column(kinds[offset], total, again))
+            found.update(kernel.parts_of(p, self._by_column(kinds[offset], total, again)))
         return found
 
     def _by_column(self, kind: Accumulator, state: State, again: bool) -> State:
