@@ -3,6 +3,7 @@ the elements: to the bit, if sums are exact."""
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from gemel.codegen.language.carry import reduced
@@ -17,10 +18,10 @@ class Range(Combiner):
 
     rounds = False
 
-    def initial(self, xp: Any, dtype: DType) -> Any:
-        high = xp.inf if dtype.kind == "f" else 2**dtype.digits - 1
+    def initial(self, dtype: DType) -> Any:
+        high = inf if dtype.kind == "f" else 2**dtype.digits - 1
         low = -high if dtype.kind == "f" else -(2**dtype.digits) if dtype.kind == "i" else 0
-        return xp.constant(high, dtype), xp.constant(low, dtype)
+        return (dtype, high), (dtype, low)
 
     def update(self, xp: Any, state: Any, x: Any, position: Any) -> Any:
         return xp.minimum(state[0], x), xp.maximum(state[1], x)
@@ -35,8 +36,8 @@ class Range(Combiner):
 class Moments(Combiner):
     """The number of elements x sum of squares - square of the sum; a number of its own dtype."""
 
-    def initial(self, xp: Any, dtype: DType) -> Any:
-        return xp.constant(0, int64), xp.constant(0, dtype), xp.constant(0, dtype)
+    def initial(self, dtype: DType) -> Any:
+        return (int64, 0), (dtype, 0), (dtype, 0)
 
     def update(self, xp: Any, state: Any, x: Any, position: Any) -> Any:
         count, total, squares = state
@@ -56,8 +57,8 @@ class LastPlace(Combiner):
 
     counts, rounds = True, False
 
-    def initial(self, xp: Any, dtype: DType) -> Any:
-        return xp.constant(-1, int64), xp.constant(-1, int64)
+    def initial(self, dtype: DType) -> Any:
+        return (int64, -1), (int64, -1)
 
     def changes(self, xp: Any, state: Any, x: Any, position: Any) -> Any:
         return x > 0

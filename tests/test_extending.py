@@ -47,6 +47,7 @@ EXAMPLES = sorted((Path(__file__).parent.parent / "examples" / "extending").glob
 SAID = {
     "elementwise": "1 kernel, 0 bytes",
     "index_formula": "= gather.float32",
+    "reduction": "carry 0 (float32 -inf, float32 0.0) in blocks\n",
     "schedule": ": outer wide\n",
     "store": "the weights of the workers: [4.0, 4.0] [4.0, 4.0]",
     "compiler_pass": "with it          [  3.   5. 401.]",

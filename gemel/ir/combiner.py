@@ -33,8 +33,9 @@ class Combiner:
         """The dtype of the reduction's result for elements of `dtype`."""
         return dtype
 
-    def initial(self, xp: Any, dtype: DType) -> State:
-        """The values before any element, as constants: `xp.constant(0, dtype)`."""
+    def initial(self, dtype: DType) -> tuple[tuple[DType, Any], ...]:
+        """The dtype of each value, and the number that it is before any element, for elements that
+        are converted to `dtype`."""
         raise NotImplementedError
 
     #: changes(xp, state, x, position): whether an element changes the values at all. Only for

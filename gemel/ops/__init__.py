@@ -21,6 +21,7 @@ from gemel.ops import (
     shape,
     subscripts,
     ufuncs,
+    variance,
 )
 
 later(  # those of networks first: modules are imported in this order until a name is found
@@ -110,4 +111,5 @@ __all__ = [
     "shape",
     "subscripts",
     "ufuncs",
+    "variance",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from gemel.dtype import DType, bool_, int64, limits, uint8
@@ -29,10 +30,10 @@ class Extreme(Combiner):
         """A position's."""
         return int64
 
-    def initial(self, xp: Any, dtype: DType) -> Any:
+    def initial(self, dtype: DType) -> Any:
         """The least element (or greatest), nowhere."""
-        least, most = (-xp.inf, xp.inf) if dtype.kind == "f" else limits(dtype)
-        return xp.constant(least if self.largest else most, dtype), xp.constant(_NOWHERE, int64)
+        least, most = (-inf, inf) if dtype.kind == "f" else limits(dtype)
+        return (dtype, least if self.largest else most), (int64, _NOWHERE)
 
     def changes(self, xp: Any, state: Any, x: Any, position: Any) -> Any:
         """Whether x is beyond it; also if one of them is NaN."""

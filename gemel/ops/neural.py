@@ -29,6 +29,7 @@ from gemel.ops.linalg import matmul, with_bias
 from gemel.ops.random import uniform
 from gemel.ops.reduction import in_dtype, max, sum, widened
 from gemel.ops.shape import broadcast_to, expand_dims, operand, operands, reshape, transpose
+from gemel.ops.variance import about_mean
 from gemel.spec import Spec, normalize_axis, product, same_shape
 
 
@@ -266,9 +267,8 @@ def batch_norm(
     count = 1
     for place in axes:
         count = count * x.shape[place]
-    mean = divide(sum(x, axis=axes), count)
-    centred = subtract(x, reshape(mean, shape=lined))
-    variance = divide(sum(multiply(centred, centred), axis=axes), count)
+    mean, centred, squares = about_mean(x, axes)
+    variance = divide(squares, count)
     inverse = 1.0 / (variance + eps).sqrt()
     scale = reshape(multiply(inverse, gamma), shape=lined)
     y = multiply(centred, scale) + reshape(beta, shape=lined)

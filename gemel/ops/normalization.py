@@ -10,8 +10,9 @@ from gemel.ir.keywords import number
 from gemel.ir.public import Array, function
 from gemel.ops.elementwise import cast, divide, multiply, sqrt, square, subtract
 from gemel.ops.norms import vector_norm
-from gemel.ops.reduction import in_dtype, mean, sum, var, widened
+from gemel.ops.reduction import in_dtype, mean, sum, widened
 from gemel.ops.shape import operand, operands, reshape
+from gemel.ops.variance import var
 from gemel.spec import Spec, normalize_axis, same_shape
 
 

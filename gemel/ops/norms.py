@@ -13,9 +13,10 @@ from gemel.ops.decomposing import svdvals
 from gemel.ops.elementwise import absolute, cast, divide, multiply, power, where
 from gemel.ops.logic import equal, isnan, logical_and, logical_not, not_equal
 from gemel.ops.reduction import any as some
-from gemel.ops.reduction import averaged, floating, max, min, root, squared_size, sum, widened
+from gemel.ops.reduction import averaged, floating, max, min, squared_size, sum, widened
 from gemel.ops.shape import expand_dims, listed, operand, reshape
 from gemel.ops.solving import inv_or_nan
+from gemel.ops.variance import root
 from gemel.spec import Spec, normalize_axes, normalize_axis
 
 

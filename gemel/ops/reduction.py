@@ -6,11 +6,9 @@ import builtins
 from typing import Any
 
 from gemel.dtype import as_dtype, float32, float64
-from gemel.errors import DTypeError, OperandError, ShapeError
-from gemel.extent import WHOLE
-from gemel.extent import maximum as larger
+from gemel.errors import DTypeError
 from gemel.ir.declare import composite, reduction
-from gemel.ir.keywords import REDUCTION, number
+from gemel.ir.keywords import REDUCTION
 from gemel.ir.methods import call
 from gemel.ir.public import Array
 from gemel.ir.reference import numpy
@@ -19,11 +17,7 @@ from gemel.ops.elementwise import (
     cast,
     divide,
     iota,
-    maximum,
-    multiply,
-    sqrt,
     square,
-    subtract,
     where,
 )
 from gemel.ops.extremes import Extreme
@@ -31,12 +25,10 @@ from gemel.ops.logic import equal
 from gemel.ops.shape import broadcast_to, concatenate, operand, reshape, transpose
 from gemel.spec import (
     Spec,
-    broadcast,
     is_several,
     normalize_axes,
     normalize_axis,
     product,
-    same_shape,
 )
 
 
@@ -311,186 +303,3 @@ def averaged(name: str, x: Spec, axis: Any, keepdims: bool) -> Spec:
 @mean.gradient
 def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (divide(spread(g, x, axis), count(x, axis, "mean")),)
-
-
-@composite(public="np", method=True, common=REDUCTION, mxnet="_npi_var")
-def var(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
-    """Variance over the given axes, or all."""
-    return in_dtype(_variance("var", x, axis, ddof, keepdims), x.dtype.floating.real)
-
-
-def _variance(name: str, x: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
-    """The variance in the dtype in which distances are computed: squares of float16 numbers may
-    overflow float16."""
-    wide = measured(x)
-    squares = squared_size(subtract(wide, mean(wide, axis=axis, keepdims=True)))
-    if ddof == 0:
-        return mean(squares, axis=axis, keepdims=keepdims)
-    total = sum(widened(squares), axis=axis, keepdims=keepdims)
-    return divide(total, freedom(x, axis, degrees_lost(name, ddof, 0), name))
-
-
-def freedom(x: Any, axis: Any, ddof: float, name: str) -> Any:
-    """The degrees of freedom: the number of elements minus ddof, but not below 0."""
-    left = count(x, axis, name) - (int(ddof) if ddof == int(ddof) else ddof)
-    return larger(left, 0) if isinstance(left, WHOLE) else builtins.max(left, 0)
-
-
-@var.extended
-def _(
-    x: Any,
-    /,
-    axis: Any = None,
-    dtype: Any = None,
-    *,
-    ddof: float | None = None,
-    correction: float = 0.0,
-    keepdims: bool = False,
-    mean: Any = None,
-) -> Array:
-    """Mean squared distance from the mean, over the given axes, or all.
-
-    The sum of squares is divided by the number of elements less `ddof`, which the Array API calls
-    `correction`. With `dtype` the elements are converted first. A `mean` that is known already, of
-    the shape that `np.mean` with `keepdims` gives, is not computed again.
-    """
-    ddof = degrees_lost("var", ddof, correction)
-    if mean is not None:
-        found, dtype = _squares_about("var", x, mean, axis, dtype, ddof, keepdims)
-        return in_dtype(found, dtype)
-    return var(in_floating("var", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
-
-
-def _squares_about(
-    name: str, x: Any, middle: Any, axis: Any, dtype: Any, ddof: float, keepdims: bool
-) -> tuple[Any, Any]:
-    """The mean squared distance from a given mean, in the dtype in which distances are computed,
-    and the dtype of the result.
-    """
-    x = operand(in_floating(name, x, dtype))
-    middle = known_mean(name, x, middle)
-    squares = squared_size(subtract(measured(x), middle))
-    total = sum(squares, axis=axis, keepdims=keepdims)
-    return divide(total, freedom(x, axis, ddof, name)), x.dtype.floating.real
-
-
-def known_mean(name: str, x: Any, middle: Any) -> Any:
-    """A given mean of x, in the dtype in which sums are accumulated. Raises `ShapeError`."""
-    middle = operand(middle, (x,))
-    if not same_shape(broadcast(name, x.spec, middle.spec), x.shape):
-        raise ShapeError(
-            f"{name}: mean has shape {list(middle.shape)} for x of {list(x.shape)}; it must have "
-            "the shape of np.mean(..., keepdims=True)"
-        )
-    return widened(middle)
-
-
-def in_floating(name: str, x: Any, dtype: Any) -> Any:
-    """x converted to a dtype, unless that is None. Raises `DTypeError` for an integer dtype."""
-    if dtype is not None and as_dtype(dtype).kind in "biu":
-        raise DTypeError(
-            f"{name}: dtype={as_dtype(dtype)} is not possible, because a mean is not a whole "
-            "number; leave dtype out and convert the result with astype"
-        )
-    return in_dtype(x, dtype)
-
-
-def degrees_lost(name: str, ddof: float | None, correction: float) -> float:
-    """NumPy's `ddof` or the standard's `correction`, which mean the same. Raises `OperandError`."""
-    if ddof is not None and correction != 0:
-        raise OperandError(f"{name}: ddof and correction are the same; only one can be given")
-    kind, lost = ("correction", correction) if ddof is None else ("ddof", ddof)
-    return lost if isinstance(lost, WHOLE) else number(name, kind, lost)
-
-
-@var.masked
-def _(mask: Any, x: Any, *arguments: Any, **parameters: Any) -> Array:
-    found, dtype = _masked_variance("var", mask, x, *arguments, **parameters)
-    return in_dtype(found, dtype)
-
-
-def _masked_variance(
-    name: str,
-    mask: Any,
-    x: Any,
-    axis: Any = None,
-    dtype: Any = None,
-    ddof: float | None = None,
-    correction: float = 0.0,
-    keepdims: bool = False,
-    mean: Any = None,
-) -> tuple[Any, Any]:
-    """The variance of selected elements in the dtype of their sums, and the dtype of the result."""
-    x = operand(in_floating(name, x, dtype))
-    wide = measured(x)
-    middle = divide(*selected(mask, wide, axis, True)) if mean is None else mean
-    total, left = selected(mask, squared_size(subtract(wide, middle)), axis, keepdims)
-    free = maximum(left - degrees_lost(name, ddof, correction), 0)
-    return divide(total, free), x.dtype.floating.real
-
-
-@var.spec
-def _(x: Spec, *, axis: Any, ddof: float, keepdims: bool) -> Spec:
-    return averaged("var", x, axis, keepdims)
-
-
-@var.gradient
-def _(g: Any, y: Any, x: Any, *, axis: Any, ddof: float, keepdims: bool) -> Any:
-    distance = subtract(x, mean(x, axis=axis, keepdims=True))
-    scale = divide(2, freedom(x, axis, ddof, "var"))
-    return (multiply(multiply(spread(g, x, axis), distance), scale),)
-
-
-def root(x: Any) -> Any:
-    """The square root of real numbers; its gradient at 0, which would be infinite, is 0."""
-    none = equal(x, 0)
-    return where(none, 0, sqrt(where(none, 1, x)))
-
-
-@composite(public="np", method=True, common=REDUCTION, mxnet="_npi_std")
-def std(x: Any, *, axis: Any = None, ddof: float = 0, keepdims: bool = False) -> Any:
-    """Standard deviation over the given axes, or all. Of equal elements its gradient is 0."""
-    return in_dtype(sqrt(_variance("std", x, axis, ddof, keepdims)), x.dtype.floating.real)
-
-
-@std.extended
-def _(
-    x: Any,
-    /,
-    axis: Any = None,
-    dtype: Any = None,
-    *,
-    ddof: float | None = None,
-    correction: float = 0.0,
-    keepdims: bool = False,
-    mean: Any = None,
-) -> Array:
-    """Square root of the variance, over the given axes, or all: see `var`.
-
-    Where all elements are equal, the gradient is 0.
-    """
-    ddof = degrees_lost("std", ddof, correction)
-    if mean is not None:
-        found, dtype = _squares_about("std", x, mean, axis, dtype, ddof, keepdims)
-        return in_dtype(root(found), dtype)
-    return std(in_floating("std", x, dtype), axis=axis, ddof=ddof, keepdims=keepdims)
-
-
-@std.masked
-def _(mask: Any, x: Any, *arguments: Any, **parameters: Any) -> Array:
-    found, dtype = _masked_variance("std", mask, x, *arguments, **parameters)
-    return in_dtype(root(found), dtype)
-
-
-@std.spec
-def _(x: Spec, *, axis: Any, ddof: float, keepdims: bool) -> Spec:
-    return averaged("std", x, axis, keepdims)
-
-
-@std.gradient
-def _(g: Any, y: Any, x: Any, *, axis: Any, ddof: float, keepdims: bool) -> Any:
-    distance = subtract(x, mean(x, axis=axis, keepdims=True))
-    spread_y = spread(y, x, axis)
-    none = equal(spread_y, 0)  # all elements are equal
-    slope = where(none, 0, spread(g, x, axis) * distance / where(none, 1, spread_y))
-    return (slope / freedom(x, axis, ddof, "std"),)

@@ -12,21 +12,18 @@ from gemel.ops.elementwise import cast, divide, subtract, where
 from gemel.ops.logic import greater, isnan, logical_not
 from gemel.ops.reduction import (
     all,
-    degrees_lost,
     floating,
     in_dtype,
-    in_floating,
-    known_mean,
     max,
     measured,
     min,
     prod,
-    root,
     squared_size,
     sum,
     widened,
 )
 from gemel.ops.shape import operand
+from gemel.ops.variance import degrees_lost, in_floating, known_mean, root
 
 
 @composite(public="np", combine="sum")

@@ -62,12 +62,8 @@ class Carry(NamedTuple):
 @lru_cache(maxsize=256)
 def carry_of(combiner: Combiner, dtype: DType) -> Carry:
     """The formulas for elements that are computed in `dtype`. Raises `FormulaError`."""
-    first = Recorder()
-    values = [first.code[v.position] for v in _values(first, combiner.initial(Lane(first), dtype))]
-    if any(step.name != "constant" for step in values):
-        raise FormulaError("initial must return constants: xp.constant(0, dtype)")
-    initial = tuple((step.dtype, step.attribute) for step in values)
-    kinds = [step.dtype for step in values]
+    initial = tuple((kind, _held(number, kind)) for kind, number in combiner.initial(dtype))
+    kinds = [kind for kind, _ in initial]
     count = len(kinds)
 
     def changed(xp: Lane, *given: Recorded) -> Any:
@@ -97,6 +93,12 @@ def _fragment(
         raise FormulaError(f"a formula returns {len(values)} values, but there are {len(kinds)}")
     results = [value.cast(kind).position for value, kind in zip(values, kinds, strict=True)]
     return Fragment(tuple(recorder.code), len(given), tuple(results))
+
+
+def _held(number: Any, dtype: DType) -> Any:
+    """A number as constants of a dtype have it."""
+    kind = dtype.kind
+    return bool(number) if kind == "b" else float(number) if kind == "f" else int(number)
 
 
 def _values(recorder: Recorder, found: Any) -> list[Recorded]:

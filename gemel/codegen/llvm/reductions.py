@@ -112,8 +112,8 @@ class Accumulator:
 class CarryAccumulator(Accumulator):
     """One reduction that carries the values of a `Carry`."""
 
-    def __init__(self, carry: Carry, target: Target) -> None:
-        self.carry, self.target = carry, target
+    def __init__(self, carry: Carry, target: Target, branches: bool) -> None:
+        self.carry, self.target, self.branches = carry, target, branches
         self.kind, self.dtypes, self.dtype = "", carry.dtypes, carry.dtypes[0]
         self.counts, self.blocked = carry.counts, carry.rounds
 
@@ -150,8 +150,10 @@ class CarryAccumulator(Accumulator):
         (changed,) = self._run(builder, self.carry.changes, given)
         if mask is not None:
             changed = builder.and_(changed, mask)
+        if lanes == 1 or not self.branches:
+            return updated()
         # A change is rare, and updating takes most of the time.
-        return builder.where_any(changed, state, updated) if lanes > 1 else updated()
+        return builder.where_any(changed, state, updated)
 
     def join(self, builder: Builder, a: State, b: State) -> State:
         return self._run(builder, self.carry.combine, [*a, *b])
@@ -163,10 +165,11 @@ class CarryAccumulator(Accumulator):
         return [splat(builder, values[position], lanes) for position in fragment.results]
 
 
-def accumulator(kind: object, dtype: DType, target: Target) -> Accumulator:
-    """The accumulator for the attribute of a reduction or scan of values of `dtype`."""
+def accumulator(kind: object, dtype: DType, target: Target, branches: bool) -> Accumulator:
+    """The accumulator for the attribute of a reduction or scan of values of `dtype`. `branches`:
+    rows are so long that most vectors change nothing that changes rarely."""
     if isinstance(kind, Carry):
-        return CarryAccumulator(kind, target)
+        return CarryAccumulator(kind, target, branches)
     return Accumulator(str(kind), dtype)
 
 

@@ -66,6 +66,8 @@ class Reducer(NamedTuple):
 class Loops(Vectors):
     """The kernel of the schedules ``outer`` and ``inner``, without what `either` adds."""
 
+    has_long_rows = True
+
     def __init__(self, program: Program, target: Target) -> None:
         super().__init__(spared(program), target)
         program = self.program
@@ -78,7 +80,10 @@ class Loops(Vectors):
         self._rooms: dict[int, tuple[Value, DType]] = {}
         self.reductions = {
             position: accumulator(
-                step.attribute, program.code[step.arguments[0]].dtype, self.target
+                step.attribute,
+                program.code[step.arguments[0]].dtype,
+                self.target,
+                self.has_long_rows,
             )
             for position, step in enumerate(program.code)
             if step.name in ("reduce", "scan")

@@ -25,7 +25,8 @@ from gemel.codegen.loops.frame import i64
 from gemel.codegen.loops.plain import Loops
 from gemel.dtype import DType
 
-#: The longest row that is transposed, if there is one sweep over it, and if there are several.
+#: The longest row that is transposed: if there is one sweep over it, and if there are several, or
+#: what lanes carry takes long to combine.
 SHORT = (48, 96)
 
 
@@ -37,6 +38,8 @@ class ShortRows(Loops):
     positions that a row does not have, and nothing is combined across lanes.
     """
 
+    has_long_rows = False
+
     def __init__(self, kernel: Loops, program: Program) -> None:
         super().__init__(program, kernel.target)
         self.module, self.builder = kernel.module, kernel.builder
@@ -46,7 +49,10 @@ class ShortRows(Loops):
         #: The rows of a strip, the side of a square, and the strips.
         self.width = self.outer_copies() * self.lanes
         self.side = min(4, self.lanes)
-        self.longest = SHORT[self.analysis.last > 0]
+        several = any(len(kind.dtypes) > 1 for kind in self.reductions.values())
+        self.longest = SHORT[self.analysis.last > 0 or several]
+        # Shorter rows than four vectors are summed one vector after the other.
+        self.longest = max(self.longest, 4 * kernel.lanes - 1)
         self.strips: dict[int, Value] = {}
         self._stop = self.end
         along = program.rank - 1
