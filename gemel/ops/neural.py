@@ -267,8 +267,10 @@ def batch_norm(
     count = 1
     for place in axes:
         count = count * x.shape[place]
-    mean, centred, squares = about_mean(x, axes)
-    variance = divide(squares, count)
+    middle, squares = about_mean(x, axes)
+    centred = subtract(x, middle)
+    mean, total = (reshape(found, shape=gamma.shape) for found in (middle, squares))
+    variance = divide(total, count)
     inverse = 1.0 / (variance + eps).sqrt()
     scale = reshape(multiply(inverse, gamma), shape=lined)
     y = multiply(centred, scale) + reshape(beta, shape=lined)

@@ -15,7 +15,7 @@ from gemel.ir.declare import composite, reduction
 from gemel.ir.keywords import REDUCTION, number
 from gemel.ir.public import Array
 from gemel.ir.reference import numpy
-from gemel.ops.elementwise import divide, maximum, multiply, sqrt, subtract, where
+from gemel.ops.elementwise import add, divide, maximum, multiply, sqrt, subtract, where
 from gemel.ops.logic import equal
 from gemel.ops.reduction import (
     averaged,
@@ -33,13 +33,14 @@ from gemel.ops.reduction import (
 from gemel.ops.shape import narrow, operand, reshape
 from gemel.spec import Spec, broadcast, normalize_axes, product, same_shape
 
-#: From this many elements on, mean and variance are computed in one sweep: fewer stay in a cache.
+#: From how many elements mean and variance are computed in one sweep, and how many of them at least
+#: follow one another: along rows, and along columns.
+ALONG, ACROSS = (8192, 512), (256, 64)
+#: So many elements exceed the second-level cache. Columns of fewer are read twice.
 LARGE = 1 << 18
-#: The fewest elements that one result is then computed from, and how many of them at least follow
-#: one another: along rows, and along columns.
-ALONG, ACROSS = (4096, 512), (256, 64)
-#: Fewer results than this are computed from so many parts, which cores share.
-FEW, PARTS = 8, 32
+#: Fewer rows of results than this, of up to this many bytes, are computed from so many parts, which
+#: cores share, if there are LARGE elements.
+FEW, NARROW, PARTS = 8, 2048, 32
 
 
 class Distances(Combiner):
@@ -51,6 +52,14 @@ class Distances(Combiner):
     to, at most its own share is subtracted again. When blocks are combined, the new one is the mean
     of both (Chan, Golub and LeVeque, 1983), with the rest that rounding leaves as a sum.
     """
+
+    def computed(self, dtype: DType) -> DType:
+        """What distances are summed in."""
+        return dtype.floating.accumulate
+
+    def result_dtype(self, dtype: DType) -> DType:
+        """A floating-point one."""
+        return dtype.floating
 
     def initial(self, dtype: DType) -> Any:
         """No elements."""
@@ -108,7 +117,8 @@ class Squares(Distances):
 @reduction(combine=Mean())
 def mean_in_blocks(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The mean, computed in the same loops as `squared_distances`. There are elements."""
-    return numpy().mean(x, axis=axis, keepdims=keepdims)
+    wide = numpy().asarray(x, as_dtype(x.dtype).floating.name)
+    return numpy().mean(wide, axis=axis, keepdims=keepdims)
 
 
 @mean_in_blocks.gradient
@@ -119,7 +129,8 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 @reduction(combine=Squares())
 def squared_distances(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
     """The sum of squared distances from the mean, in one sweep. There are elements."""
-    distances = x - numpy().mean(x, axis=axis, keepdims=True)
+    wide = numpy().asarray(x, as_dtype(x.dtype).floating.name)
+    distances = wide - numpy().mean(wide, axis=axis, keepdims=True)
     return numpy().sum(distances * distances, axis=axis, keepdims=keepdims)
 
 
@@ -129,57 +140,69 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
     return (multiply(spread(g, x, axis), multiply(distance, 2)),)
 
 
+def about_mean(x: Any, axis: Any) -> tuple[Any, Any]:
+    """The mean over some axes, which stay with length 1, and the sum of squared distances."""
+    if not in_one_sweep(x, axis):
+        middle = mean(x, axis=axis, keepdims=True)
+        squares = squared_size(subtract(x, middle))
+        return middle, sum(widened(squares), axis=axis, keepdims=True)
+    axes = normalize_axes("var", axis, x.ndim)
+    first, last = builtins.min(axes), builtins.max(axes)
+    before, after = product(x.shape[:first]), product(x.shape[last + 1 :])
+    narrow_enough = before < FEW and after * x.dtype.itemsize <= NARROW
+    if last - first + 1 > len(axes) or not narrow_enough or not product(x.shape) >= LARGE:
+        options = {"axis": axes, "keepdims": True}
+        return mean_in_blocks(x, **options), squared_distances(x, **options)
+    rows = reshape(x, shape=(before, product(x.shape[first : last + 1]), after))
+    middle, squares = _about_mean_of_parts(rows)
+    shape = kept(x.shape, axes)
+    return reshape(middle, shape=shape), reshape(squares, shape=shape)
+
+
 def in_one_sweep(x: Any, axis: Any) -> bool:
-    """Whether one sweep pays: if x is large, and each result is of many elements. For free sizes
-    this sets a guard, unless what is known decides."""
+    """Whether one sweep pays: if each result is of many elements. For free sizes this sets a guard,
+    unless what is known decides."""
     axes = normalize_axes("var", axis, x.ndim)
     if x.dtype.kind != "f" or not axes:
         return False
-    many, (least, shortest) = count(x, axes, "var"), ALONG if x.ndim - 1 in axes else ACROSS
     # Neighbouring axes are one loop; the last of these loops should not end too often.
     first = last = max(axes)
     while first - 1 in axes:
         first -= 1
-    run = product(x.shape[first : last + 1])
-    if type(many) is int and many < least or type(run) is int and run < shortest:
+    many, run = count(x, axes, "var"), product(x.shape[first : last + 1])
+    least, shortest = ALONG if last == x.ndim - 1 else ACROSS
+    wanted = [(many, least), (run, shortest)]
+    if last < x.ndim - 1:
+        wanted.append((many * product(x.shape[last + 1 :]), LARGE))
+    if any(type(number) is int and number < most for number, most in wanted):
         return False
-    return bool(product(x.shape) >= LARGE and many >= least and run >= shortest)
+    return all(bool(number >= most) for number, most in wanted)
 
 
-def about_mean(x: Any, axes: tuple[int, ...]) -> tuple[Any, Any, Any]:
-    """The mean over some axes, the distances from it, and the sums of their squares."""
-    lined = kept(x.shape, axes)
-    if in_one_sweep(x, axes):
-        mean = mean_in_blocks(x, axis=axes)
-        return mean, subtract(x, reshape(mean, shape=lined)), squared_distances(x, axis=axes)
-    mean = divide(sum(x, axis=axes), count(x, axes, "mean"))
-    centred = subtract(x, reshape(mean, shape=lined))
-    return mean, centred, sum(multiply(centred, centred), axis=axes)
-
-
-def distances(x: Any, axis: Any, keepdims: bool) -> Any:
-    """`squared_distances`, of parts and then of these, if there are few results of rows."""
-    axes = normalize_axes("var", axis, x.ndim)
-    if len(axes) < x.ndim:
-        return squared_distances(x, axis=axes, keepdims=keepdims)
-    size = product(x.shape)
-    flat, length = reshape(x, shape=(size,)), size // PARTS
+def _about_mean_of_parts(x: Any) -> tuple[Any, Any]:
+    """The mean over the middle one of three axes, and the sum of squared distances from it."""
+    before, size, after = x.shape
+    length = size // PARTS
     done = length * PARTS
-    rows = reshape(narrow(flat, axis=0, start=0, length=done), shape=(PARTS, length))
     # Means of parts are as exact as the elements' distances from one of them.
-    one = narrow(flat, axis=0, start=0, length=1)
-    rows = subtract(rows, one)
-    parts = [(length, mean_in_blocks(rows, axis=1), squared_distances(rows, axis=1))]
+    one = narrow(x, axis=1, start=0, length=1)
+    rows = narrow(x, axis=1, start=0, length=done)
+    rows = reshape(rows, shape=(before, PARTS, length, after))
+    rows = subtract(rows, reshape(one, shape=(before, 1, 1, after)))
+    parts = [(length, mean_in_blocks(rows, axis=2), squared_distances(rows, axis=2))]
     if done < size:
-        rest = subtract(narrow(flat, axis=0, start=done, length=size - done), one)
-        parts.append((size - done, mean_in_blocks(rest, axis=0), squared_distances(rest, axis=0)))
-    total = builtins.sum(sum(multiply(middle, many)) for many, middle, _ in parts)
+        rest = subtract(narrow(x, axis=1, start=done, length=size - done), one)
+        options = {"axis": 1, "keepdims": True}
+        found = mean_in_blocks(rest, **options), squared_distances(rest, **options)
+        parts.append((size - done, *found))
+    options = {"axis": 1, "keepdims": True}
+    total = builtins.sum(sum(multiply(middle, many), **options) for many, middle, _ in parts)
     middle_of_all = divide(total, size)
-    found = 0
+    squares = 0
     for many, middle, own in parts:
         apart = subtract(middle, middle_of_all)
-        found = found + sum(own) + sum(multiply(multiply(apart, apart), many))
-    return reshape(found, shape=(1,) * x.ndim if keepdims else ())
+        squares = squares + sum(add(own, multiply(multiply(apart, apart), many)), **options)
+    return add(one, middle_of_all), squares
 
 
 @composite(public="np", method=True, common=REDUCTION, mxnet="_npi_var")
@@ -215,8 +238,10 @@ def _planned(name: str, x: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
     wide = measured(x)
     if not in_one_sweep(wide, axis):
         return _variance(name, x, axis, ddof, keepdims)
-    free = freedom(x, axis, degrees_lost(name, ddof, 0), name)
-    return divide(distances(wide, axis, keepdims), free)
+    _, squares = about_mean(wide, axis)
+    if not keepdims:
+        squares = reshape(squares, shape=averaged(name, x.spec, axis, False).shape)
+    return divide(squares, freedom(x, axis, degrees_lost(name, ddof, 0), name))
 
 
 @var.extended

@@ -46,7 +46,10 @@ class Strips:
         self.copies = kernel.target.registers // 2
         self.sweep = kernel.analysis.sweeps[0]
         self.first = i64(0)  # the strip's first column
-        self.states = {p: _States(self, kernel.reductions[p]) for p in self.sweep.reductions}
+        kinds = {p: kernel.reductions[p] for p in self.sweep.reductions}
+        #: How many columns a strip has at most: fewer if a reduction carries several values.
+        self.columns = COLUMNS // _power_of_two(max(len(kind.dtypes) for kind in kinds.values()))
+        self.states = {p: _States(self, kind) for p, kind in kinds.items()}
 
     @classmethod
     def of(cls, kernel: Loops) -> Strips | None:
@@ -93,17 +96,18 @@ class Strips:
 
         def strip(first: Value) -> None:
             self.first = first
-            end = builder.minimum(builder.add(first, i64(COLUMNS)), stop)
+            end = builder.minimum(builder.add(first, i64(self.columns)), stop)
             self._reduce(end, bases, given)
             self._write(end, bases, given)
 
-        kernel.each(start, stop, COLUMNS, strip)
+        kernel.each(start, stop, self.columns, strip)
 
     def _reduce(self, stop: Value, bases: Bases, row: Values) -> None:
         """Reduces all rows of a strip."""
         kernel, builder, states = self.kernel, self.builder, list(self.states.values())
         cheap = kernel.analysis.cost(self.sweep.varying) <= CHEAP
-        copies = (self.copies if cheap else FEWER) // (1 << (len(states) - 1).bit_length())
+        values = _power_of_two(sum(len(one.kind.dtypes) for one in states))
+        copies = max(1, (self.copies if cheap else FEWER) // values)
         self._each([one.begin for one in states], stop)
 
         def some(begin: Value) -> None:
@@ -178,6 +182,11 @@ class Strips:
         self.kernel.each(self.first, stop, self.lanes, once)
 
 
+def _power_of_two(number: int) -> int:
+    """The least power of two that is not less."""
+    return 1 << (number - 1).bit_length()
+
+
 class _States:
     """The states of one reduction for each column of a strip: one for the rows of the current block
     of sums, one for the blocks, one for the blocks of blocks."""
@@ -185,7 +194,7 @@ class _States:
     def __init__(self, strips: Strips, kind: Accumulator) -> None:
         self.strips, self.builder, self.kind = strips, strips.builder, kind
         self.rooms = [
-            [memory.room(self.builder, dtype, COLUMNS) for dtype in kind.dtypes]
+            [memory.room(self.builder, dtype, strips.columns) for dtype in kind.dtypes]
             for _ in range(1 + LEVELS * kind.blocked)
         ]
 

@@ -33,9 +33,9 @@ class Woven:
         some = builder.select(self._few(), self.columns, i64(1))
         self.times = builder.udiv(i64(self.lanes), some)
         self.wide = builder.mul(self.times, self.columns)
-        #: Memory for moving values between lanes, by dtype.
+        #: Memory for moving values between lanes, by the dtypes of what is carried.
         self.rooms = {
-            kind.dtype: memory.room(builder, kind.dtype, 2 * self.lanes)
+            kind.dtypes: [memory.room(builder, dtype, 2 * self.lanes) for dtype in kind.dtypes]
             for kind in kernel.reductions.values()
         }
 
@@ -51,7 +51,7 @@ class Woven:
             return None
         if names & {"scan", *CHOOSING, "scatter_add", "check"} or kernel.lanes < 4:
             return None
-        if any(len(kind.dtypes) > 1 or kind.counts for kind in kernel.reductions.values()):
+        if any(kind.counts for kind in kernel.reductions.values()):
             return None
         read = all(
             (o.role, o.stride_class, o.varies) == (INPUT, CONTIGUOUS, True)
@@ -137,23 +137,24 @@ class Woven:
 
     def _by_column(self, kind: Accumulator, state: State, again: bool) -> State:
         """The lanes of each column joined; in the first lanes only, or (`again`) in all of them."""
-        kernel, builder, lanes, dtype = self.kernel, self.builder, self.lanes, kind.dtype
-        room = self.rooms[dtype]
+        kernel, builder, lanes = self.kernel, self.builder, self.lanes
+        rooms = list(zip(self.rooms[kind.dtypes], kind.dtypes, strict=True))
 
-        def pointer(time: Value) -> Value:
-            return memory.element(builder, room, builder.mul(time, self.columns), dtype)
+        def loaded(time: Value) -> State:
+            first = builder.mul(time, self.columns)
+            places = [(memory.element(builder, room, first, d), d) for room, d in rooms]
+            return [memory.load(builder, place, dtype, lanes) for place, dtype in places]
 
-        memory.store(builder, state[0], room, dtype, lanes)
+        def write(time: Value, state: State) -> None:
+            first = builder.mul(time, self.columns)
+            for value, (room, dtype) in zip(state, rooms, strict=True):
+                place = memory.element(builder, room, first, dtype)
+                memory.store(builder, value, place, dtype, lanes)
 
-        def joined_to(time: Value, held: Carried) -> Carried:
-            return kind.join(builder, held, [memory.load(builder, pointer(time), dtype, lanes)])
-
+        write(i64(0), state)
+        joined_to = lambda time, held: kind.join(builder, held, loaded(time))  # noqa: E731
         total: State = kernel.loop(1, self.times, 1, state, joined_to)
         if not again:
             return total
-
-        def write(time: Value) -> None:
-            memory.store(builder, total[0], pointer(time), dtype, lanes)
-
-        kernel.each(0, self.times, 1, write)
-        return [memory.load(builder, room, dtype, lanes)]
+        kernel.each(0, self.times, 1, lambda time: write(time, total))
+        return loaded(i64(0))
