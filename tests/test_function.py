@@ -312,7 +312,7 @@ def test_the_tape_is_freed():
 
 
 def test_not_in_a_compiled_function():
-    with pytest.raises(TraceError, match="Sigmoid runs Python"):
+    with pytest.raises(TraceError, match=r"Sigmoid.forward is traced once .* asnumpy"):
         gemel.compile(lambda x: Sigmoid()(x))(np.ones(2))
 
 
@@ -347,7 +347,7 @@ class Doubled(autograd.Function):
 @pytest.mark.parametrize(
     "python",
     [
-        lambda x: Doubled()(x),
+        lambda x: Sigmoid()(x),
         lambda x: npx.callback(lambda a: a * 2, x, outputs=(x.shape, x.dtype)),
     ],
 )

@@ -56,7 +56,9 @@ def _check_node(node: Node, known: set[Node], seen: set[Node], where: str) -> No
 def _check_body(node: Node, body: Graph, where: str) -> None:
     """A subgraph in a parameter (a fused body, a branch) takes the last inputs of its node."""
     given = [entry.spec for entry in node.inputs[len(node.inputs) - len(body.inputs) :]]
-    if "length" in node.params:  # a loop's body takes elements of some inputs: its op checks these
+    # A loop's body takes elements of some inputs, a given gradient those of the results: their
+    # operations check these.
+    if not {"length", "backward"}.isdisjoint(node.params):
         given = [entry.spec for entry in body.inputs]
     if given != [entry.spec for entry in body.inputs]:
         raise InvalidGraph(f"{where}: {node!r} gives {body.name} {list(map(str, given))}")

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from math import inf
 from typing import Any
 
 from gemel.dtype import bool_, int64
 from gemel.errors import OperandError, ShapeError, TraceError
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
-from gemel.ir.declare import op
+from gemel.ir.declare import composite, op
 from gemel.ir.graph import Entry, Graph, Node, constant, inline, placeholder, rewrite, walk
 from gemel.ir.interpret import interpret
 from gemel.ir.methods import call
@@ -83,25 +84,34 @@ def choose(condition: Any, inputs: tuple[Any, ...], sides: Any) -> tuple[Entry, 
 
     Its gradient runs a side again, in another plan, and has to draw the same numbers.
     """
+    (then, otherwise), taken = _with_streams(sides)
+    # A side that runs again must start from the inputs as they were given, not from what has been
+    # written to them since. `apply` would take the latter, `node` does not.
+    given = (above.as_entry(condition), *inputs, *taken)
+    return _noted(branch.node(given, {"then": then, "otherwise": otherwise}))
+
+
+def _noted(node: Node) -> tuple[Entry, ...]:
+    """The results of a new node, which gets the line and the name that `apply` gives."""
+    trace = current_trace()
+    node.origin = trace.origin() if trace else ""
+    if trace and trace.scopes.open and node.op is not None:
+        node.name = trace.scopes.named(node.op.name)
+    return node.entries
+
+
+def _with_streams(graphs: Sequence[Graph]) -> tuple[list[Graph], list[Entry]]:
+    """The graphs with the random streams that they draw from as last inputs, and these streams."""
     streams: dict[int, tuple[Entry, Entry]] = {}
 
     def stream(call: int) -> tuple[Entry, Entry]:
         number = Spec((), int64)
         return streams.setdefault(call, (placeholder(number, "seed"), placeholder(number, "call")))
 
-    drawing = [drawn_from(side, stream) for side in sides]
+    drawing = [drawn_from(graph, stream) for graph in graphs]
     stands = [entry for stream in streams.values() for entry in stream]
-    then, otherwise = (closed(side.outputs, (*side.inputs, *stands), side.name) for side in drawing)
     taken = [entry for call in streams for entry in stream_taken.apply((), {"call": call})]
-    # A side that runs again must start from the inputs as they were given, not from what has been
-    # written to them since. `apply` would take the latter, `node` does not.
-    given = (above.as_entry(condition), *inputs, *taken)
-    node = branch.node(given, {"then": then, "otherwise": otherwise})
-    trace = current_trace()
-    node.origin = trace.origin() if trace else ""
-    if trace and trace.scopes.open:
-        node.name = trace.scopes.named(branch.name)
-    return node.entries
+    return [closed(g.outputs, (*g.inputs, *stands), g.name) for g in drawing], taken
 
 
 def drawn_from(graph: Graph, stream: Callable[[int], tuple[Entry, Entry]]) -> Graph:
@@ -260,6 +270,63 @@ def _(*inputs: Spec, condition: Any, step: Any, back: Any) -> tuple[Spec, ...]:
     return tuple(entry.spec for entry in back.outputs)
 
 
+# --- gradients that a user gives ------------------------------------------------------------
+
+
+@composite()
+def own_gradient(*inputs: Any, results: int, backward: Any) -> Any:
+    """The first `results` inputs, whose gradients are what the graph `backward` computes.
+
+    It takes the gradients of the floating results, the results, and the inputs after these, as many
+    as it reads. What it gives are the gradients of the last inputs; others get none.
+    """
+    return inputs[:results]
+
+
+@own_gradient.spec
+def _(*inputs: Spec, results: int, backward: Any) -> tuple[Spec, ...]:
+    return inputs[:results]
+
+
+@own_gradient.backward
+def _(node: Node, gs: Sequence[Any], wanted: Sequence[bool]) -> Sequence[Any]:
+    count, backward = node.params["results"], node.params["backward"]
+    pairs = [(y, g) for y, g in zip(node.entries, gs, strict=True) if y.dtype.is_inexact]
+    heads = [full(0, shape=y.shape, dtype=y.dtype) if g is None else g for y, g in pairs]
+    others = len(backward.inputs) - len(heads)
+    found = inline(backward, (*heads, *node.entries, *node.inputs[count:others]))
+    return (*[None] * (len(node.inputs) - len(found)), *found)
+
+
+def with_own_gradient(
+    results: Sequence[Entry],
+    heads: Sequence[Entry],
+    inputs: Sequence[Entry],
+    gradients: Sequence[Entry | None],
+) -> tuple[Entry, ...]:
+    """The results, as entries whose gradients reach these inputs as `gradients`, if not None.
+
+    These have been traced, in the same trace and after the results, from `heads`: placeholders for
+    the gradients of the floating results. What depends on neither is computed before.
+    """
+    found = [g for g in gradients if g is not None]
+    own, began = set(results) - set(inputs), min((h.node.serial for h in heads), default=inf)
+    behind, read = set(heads), dict.fromkeys(found)
+    for node in walk(found, own):
+        # The results as well: gradients of the gradients reach these by the same rule.
+        if node.serial > began and any(e in behind or e in own for e in node.inputs):
+            behind.update(node.entries)
+            read.update(dict.fromkeys(node.inputs))
+    others = [e for e in read if not (e in behind or e in own or e.node.is_number)]
+    backward = closed(tuple(found), (*heads, *results, *others), "backward")
+    (backward,), taken = _with_streams([backward])
+    # Not `apply`: what was read may have been written to since then.
+    pairs = [*zip(inputs, gradients, strict=True)]
+    without, reached = ([x for x, g in pairs if (g is None) is none] for none in (True, False))
+    given = (*results, *others, *taken, *without, *reached)
+    return _noted(own_gradient.node(given, {"results": len(results), "backward": backward}))
+
+
 def listed(results: Any) -> tuple[Entry, ...]:
     values = results if isinstance(results, (tuple, list)) else (results,)
     return tuple(above.as_entry(value) for value in values)
@@ -321,4 +388,6 @@ __all__ = [
     "free_inputs",
     "iterate",
     "listed",
+    "own_gradient",
+    "with_own_gradient",
 ]

@@ -196,7 +196,7 @@ def _opened(graph: Graph) -> Graph:
 
     def rule(node: Node, inputs: tuple[Entry, ...]) -> tuple[Entry, ...] | None:
         op = node.op
-        if not isinstance(op, Composite) or op.rules.gradient is not None:
+        if not isinstance(op, Composite) or op.rules.gradient or op.rules.backward:
             return None
         with Trace() as trace:
             trace.line, trace.part = node.origin, node.part or op.name

@@ -7,5 +7,6 @@
 `reverse`      the backward pass over a step, call by call or by a plan
 `step_plans`   when the gradient of a step is compiled, and its plan
 `function`     `autograd.Function`
+`traced`       its calls in traced functions
 `clock_cache`  a cache of bounded size, for kinds and plans
 """

@@ -10,16 +10,17 @@ from gemel.errors import (
     GemelError,
     GradientError,
     OperandError,
-    PythonGivenError,
     ShapeError,
     name_call,
 )
 from gemel.ir.above import above
-from gemel.ir.current import current_trace
+from gemel.ir.current import recording_trace
+from gemel.ir.graph import Entry
 from gemel.ir.interpret import spec_of
 from gemel.ops.elementwise import copy
 from gemel.spec import Spec
 from gemel.tape.recording import Leaf, recording, region_of, source_of, tracked
+from gemel.tape.traced import in_trace
 
 
 class Function:
@@ -31,6 +32,11 @@ class Function:
     returns one per argument (None if there is none). It runs inside `backward()` or `grad()`, which
     raise its exceptions before any gradient has changed. An instance holds what one call saved, so
     create a new one for every call.
+
+    In a hybridized function both are traced where it is called, `backward` only if calls are
+    recorded: what they compute becomes a part of the program. Raises `PythonGivenError` there if
+    one of them needs the values of arrays, as `x.asnumpy()` and `if x > 0` do. A hybridized block
+    is then compiled in parts.
     """
 
     _saved: tuple[Any, ...] = ()
@@ -58,27 +64,68 @@ class Function:
 
     def __call__(self, *inputs: Any) -> Any:
         """The results of `forward`, on the tape when recording; NDArrays for NDArrays."""
-        name = type(self).__name__
-        if current_trace() is not None:
-            raise PythonGivenError(
-                f"{name} runs Python code, which a hybridized function cannot contain; call it "
-                "outside, or write it with gemel's operations"
-            )
-        recorded = _core.recording() and tracked(*inputs)
-        if recorded and self._used:
+        trace = recording_trace()
+        is_on = _core.recording() and tracked(*inputs) if trace is None else trace.recording.is_on
+        if is_on and self._used:
+            name = type(self).__name__
             raise GradientError(f"{name}: this instance has already been called; create a new one")
+        if trace is not None:
+            return self._traced(inputs)
         found = recording(False, self.forward, *inputs)
-        single = not isinstance(found, (tuple, list))
-        outputs = (found,) if single else tuple(found)
-        for output in outputs:
-            if not isinstance(output, _core.Array):
-                kind = type(output).__name__
-                raise OperandError(f"{name}.forward must return arrays; it returned a {kind}")
-        if recorded:
+        outputs = self._returned(found)
+        if is_on:
             self._used = True
             outputs = self._record(inputs, outputs)
         outputs = _like(inputs, outputs)
-        return outputs[0] if single else outputs
+        return outputs if isinstance(found, (tuple, list)) else outputs[0]
+
+    def _traced(self, inputs: tuple[Any, ...]) -> Any:
+        """The results as symbols of the trace in progress, which needs no saved arrays later."""
+        held = self._saved
+        try:
+            return in_trace(self.forward, self.backward, inputs, self._returned, self._checked)
+        finally:
+            self._saved = held
+
+    def _returned(self, found: Any) -> tuple[Any, ...]:
+        """What `forward` returned. Raises `OperandError` unless these are arrays."""
+        outputs = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        for output in outputs:
+            if not isinstance(output, (_core.Array, Entry)):
+                name, kind = type(self).__name__, type(output).__name__
+                raise OperandError(f"{name}.forward must return arrays; it returned a {kind}")
+        return outputs
+
+    def _checked(self, found: Any, specs: Sequence[Spec | None]) -> list[Any]:
+        """What `backward` returned: a gradient, in its dtype, or None for each argument.
+
+        Gradients of arguments without a spec are not looked at. Raises `GradientError` or
+        `ShapeError`.
+        """
+        name = type(self).__name__
+        results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        if len(results) != len(specs):
+            raise GradientError(
+                f"{name}.backward returned {len(results)} gradients for {len(specs)} "
+                "arguments; return None for those without one"
+            )
+        checked: list[Any] = []
+        for result, spec in zip(results, specs, strict=True):
+            if result is None or spec is None:
+                checked.append(None)
+                continue
+            try:
+                array = above.as_array(result)
+            except GemelError as error:
+                name_call(error, f"{name}.backward")
+                raise
+            if tuple(getattr(array, "shape", ())) != tuple(spec.shape):
+                raise ShapeError(
+                    f"{name}.backward returned {spec_of(array)} as the gradient of {spec}; it "
+                    "must have the same shape"
+                )
+            checked.append(array.astype(spec.dtype, copy=False))
+        return checked
 
     def _record(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...]) -> tuple[Any, ...]:
         # New array objects over the same memory, as somebody else may hold a result. But arguments
@@ -185,33 +232,12 @@ class FunctionCall:
 
     def backward(self, gradients: tuple[Any, ...], create_graph: bool) -> tuple[Any, ...]:
         """The gradients of the arguments. Raises `GradientError` or `ShapeError`."""
-        name = type(self.function).__name__
         given = [each.as_nd_ndarray() for each in gradients] if self.is_nd else gradients
         run = self._connected if create_graph else self.function.backward
         found = recording(create_graph, run, *given)
-        results = tuple(found) if isinstance(found, (tuple, list)) else (found,)
-        if len(results) != len(self.inputs):
-            raise GradientError(
-                f"{name}.backward returned {len(results)} gradients for {len(self.inputs)} "
-                "arguments; return None for those without one"
-            )
-        checked: list[Any] = []
-        for result, spec, source in zip(results, self.inputs, self.sources, strict=True):
-            if result is None or spec is None or source is None:
-                checked.append(None)
-                continue
-            try:
-                array = above.as_array(result)
-            except GemelError as error:
-                name_call(error, f"{name}.backward")
-                raise
-            if tuple(getattr(array, "shape", ())) != tuple(spec.shape):
-                raise ShapeError(
-                    f"{name}.backward returned {spec_of(array)} as the gradient of {spec}; it "
-                    "must have the same shape"
-                )
-            checked.append(array.astype(spec.dtype, copy=False))
-        return tuple(checked)
+        specs = zip(self.inputs, self.sources, strict=True)
+        wanted = [None if source is None else spec for spec, source in specs]
+        return tuple(self.function._checked(found, wanted))
 
     def _connected(self, *given: Any) -> Any:
         """What the function's `backward` returns, with saved arrays connected to the tape."""
