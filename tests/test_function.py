@@ -391,3 +391,14 @@ def test_a_gradient_that_is_no_array_names_the_function() -> None:
         y = wrong()(x)
     with pytest.raises(OperandError, match=r"Wrong.backward: str 'text' is not an array"):
         y.backward()
+
+
+@pytest.mark.parametrize("wrapped", [lambda f: f, gemel.compile])
+def test_a_gradient_may_be_a_number(wrapped: Any) -> None:
+    number = type("Number", (Doubled,), {"backward": lambda self, g: 2.5})
+    x = np.array(3.0)
+    x.attach_grad()
+    with autograd.record():
+        y = wrapped(lambda x: number()(x) * 3)(x)
+    y.backward()
+    assert x.grad.item() == 2.5 and x.grad.dtype == "float32"

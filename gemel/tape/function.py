@@ -13,11 +13,12 @@ from gemel.errors import (
     ShapeError,
     name_call,
 )
+from gemel.extent import NUMBER
 from gemel.ir.above import above
 from gemel.ir.current import recording_trace
 from gemel.ir.graph import Entry
 from gemel.ir.interpret import spec_of
-from gemel.ops.elementwise import copy
+from gemel.ops.elementwise import copy, full
 from gemel.spec import Spec
 from gemel.tape.recording import Leaf, recording, region_of, source_of, tracked
 from gemel.tape.traced import in_trace
@@ -124,6 +125,8 @@ class Function:
                     f"{name}.backward returned {spec_of(array)} as the gradient of {spec}; it "
                     "must have the same shape"
                 )
+            if isinstance(array, NUMBER):
+                array = full(array, shape=(), dtype=spec.dtype)
             checked.append(array.astype(spec.dtype, copy=False))
         return checked
 
