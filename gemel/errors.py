@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from types import CodeType
 from typing import Any, TypeVar
@@ -340,6 +340,24 @@ def check_keywords(kind: type, given: Iterable[str]) -> None:
     for keyword in given:
         if keyword not in known and not others:
             raise unknown_keyword(kind, keyword)
+
+
+def check_arguments(kind: Any, arguments: Sequence[Any], named: Iterable[str]) -> None:
+    """Raise `UnknownKeywordError` or `OperandError` for what the constructor of a class refuses in
+    Python's words, which name the base that it is inherited from."""
+    code = getattr(kind.__init__, "__code__", None)
+    if code is None:
+        return
+    needed = code.co_argcount - len(kind.__init__.__defaults__ or ())
+    given = {*code.co_varnames[1 : 1 + len(arguments)], *named}
+    missing = [name for name in code.co_varnames[1:needed] if name not in given]
+    if missing or not code.co_flags & _TAKES_OTHERS:
+        known = _keywords(kind)[0]
+        unknown = next((name for name in named if name not in known), None)
+        if unknown is not None:
+            raise unknown_keyword(kind, unknown)
+    if missing:
+        raise OperandError(f"{kind.__name__}: missing argument {missing[0]!r}")
 
 
 def _keywords(kind: type) -> tuple[list[str], bool]:

@@ -8,7 +8,7 @@ from numbers import Real
 from types import MethodType
 from typing import Any, ClassVar
 
-from gemel.errors import ArgumentError, OperandError
+from gemel.errors import ArgumentError, OperandError, check_arguments
 from gemel.extent import Dim
 
 
@@ -68,7 +68,8 @@ class _InitSignature:
 
 class FlagsChecked:
     """A base class whose constructors refuse flags that are neither true nor false: arguments that
-    gemel's own `__init__` methods annotate as bool."""
+    gemel's own `__init__` methods annotate as bool. Keywords that they do not have, and missing
+    arguments, are errors that name the class."""
 
     __slots__ = ()
     #: By class, when first made: see `_flags_of`. Subclasses may have a `_flags` of their own.
@@ -84,6 +85,8 @@ class FlagsChecked:
                 given[name] = arguments[place]
             if name in given:
                 check_flag(cls.__name__, name, given[name])
+        if arguments or named:  # `copy` and `pickle` give none
+            check_arguments(cls, arguments, named)
         made = super().__new__
         if made is not object.__new__:
             return made(cls, *arguments, **named)

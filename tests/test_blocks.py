@@ -498,6 +498,23 @@ def test_summary_of_what_looks_at_values(capsys: Any) -> None:
 # ---- what is refused
 
 
+class Shifted(nn.HybridBlock):
+    def __init__(self, factor: float, *others: Any, shift: float = 0.0) -> None:
+        super().__init__()
+
+
+def test_missing_arguments() -> None:
+    for make, told in (
+        (lambda: nn.Conv2D(8), "Conv2D: missing argument 'kernel_size'"),
+        (lambda: nn.Conv2D(kernel_size=3), "Conv2D: missing argument 'channels'"),
+        (lambda: Shifted(shift=3), "Shifted: missing argument 'factor'"),
+    ):
+        with pytest.raises(OperandError, match=told):
+            make()
+    for block in (Shifted(1, 2, 3), nn.Conv2D(8, kernel_size=3), nn.HybridLambda("relu")):
+        assert type(copy.deepcopy(block)) is type(block)
+
+
 def test_unknown_keywords() -> None:
     for make, near in (
         (lambda: nn.Dense(3, in_unit=4), "in_units"),
@@ -506,6 +523,10 @@ def test_unknown_keywords() -> None:
         (lambda: nn.MaxPool2D(poolsize=2), "pool_size"),
         (lambda: nn.Sequential(prefx="a"), "prefix"),
         (lambda: nn.Embedding(3, 4, weight_init="ones"), "weight_initializer"),
+        (lambda: nn.Conv2D(out_channels=8), "channels"),
+        (lambda: nn.Dense(out_features=8), "units"),
+        (lambda: gluon.data.DataLoader([1, 2], batchsize=1), "batch_size"),
+        (lambda: Shifted(factors=3), "factor"),
     ):
         with pytest.raises(UnknownKeywordError, match=f"did you mean '{near}'"):
             make()
