@@ -35,7 +35,8 @@ class Graph:
         self.constants: dict[str, Any] = {}
         self._sources = sources
         self._used: set[str] = set()
-        self._known: dict[Any, str] = {}
+        #: The tensors of constants and sizes, which are written once.
+        self.known: dict[Any, str] = {}
         #: A prefix for the names of nodes written now.
         self.hint = ""
         #: Writes one of gemel's graphs among the nodes, from tensors: the names of its results.
@@ -63,12 +64,12 @@ class Graph:
     def inside(self) -> Iterator[list[Any]]:
         """Nodes that are added meanwhile form the body of another node, which reads all tensors
         there are so far. Those of the body are in nothing else."""
-        nodes, known = self.nodes, dict(self._known)
+        nodes, known = self.nodes, dict(self.known)
         self.nodes = []
         try:
             yield self.nodes
         finally:
-            self.nodes, self._known = nodes, known
+            self.nodes, self.known = nodes, known
 
     def body(
         self, nodes: list[Any], inputs: Iterable[tuple[str, Spec]], outputs: Sequence[Any]
@@ -111,9 +112,9 @@ class Graph:
         """A constant tensor; equal ones are written once."""
         array = numpy().asarray(values).astype(twin(dtype))
         key = (array.tobytes(), array.shape, DType(dtype).name)
-        if key not in self._known:
-            self._known[key] = self.held(hint, array)
-        return self._known[key]
+        if key not in self.known:
+            self.known[key] = self.held(hint, array)
+        return self.known[key]
 
     def held(self, hint: str, array: Any) -> str:
         """A tensor with a name of its own: a parameter."""
@@ -145,24 +146,24 @@ class Graph:
         if not isinstance(value, Dim):
             return self.constant(value, dtype)
         key = ("number", value.form, DType(dtype).name)
-        if key not in self._known:
+        if key not in self.known:
             hint, self.hint = self.hint, "size"
             size = self.node("Squeeze", self.sizes((value,)), self.constant([0]))
-            self._known[key] = self.cast(size, int64, dtype)
+            self.known[key] = self.cast(size, int64, dtype)
             self.hint = hint
-        return self._known[key]
+        return self.known[key]
 
     def _of_form(self, form: Form) -> str:
         """A sum of extents as a tensor of one element."""
         if not form:
             return self.constant([0])
         key = ("extent", form)
-        if key not in self._known:
+        if key not in self.known:
             hint, self.hint = self.hint, "size"
             terms = [self._of_product(product, count) for product, count in form]
-            self._known[key] = self._joined("Add", terms)
+            self.known[key] = self._joined("Add", terms)
             self.hint = hint
-        return self._known[key]
+        return self.known[key]
 
     def _of_product(self, product: tuple[Atom, ...], count: int) -> str:
         factors = [self._of_atom(atom) for atom in product]
@@ -180,9 +181,9 @@ class Graph:
         if not atom.operator:
             source, axis = self._sources[str(atom)]
             key = ("axis", source, axis)
-            if key not in self._known:
-                self._known[key] = self.node("Shape", source, start=axis, end=axis + 1)
-            return self._known[key]
+            if key not in self.known:
+                self.known[key] = self.node("Shape", source, start=axis, end=axis + 1)
+            return self.known[key]
         left, right = self._of_form(atom.left), self._of_form(atom.right)
         if atom.operator in EXTREMES:
             return self.node(EXTREMES[atom.operator], left, right)

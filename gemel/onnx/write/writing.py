@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
 from typing import Any
 
 from gemel.arrays.making import from_numpy
-from gemel.dtype import DType, bool_, float32, int32, promote
+from gemel.dtype import DType, bfloat16, bool_, float16, float32, int32, promote
 from gemel.errors import ExportError
 from gemel.extent import Dim
 from gemel.ir.graph import Entry, Node, captured, walk
@@ -17,7 +17,7 @@ from gemel.ir.op_kinds import Elementwise
 from gemel.onnx.types import code_of, onnx, twin
 from gemel.onnx.write.graph import Graph
 from gemel.onnx.write.rules import CALLS, OPERATIONS
-from gemel.onnx.write.table import Call
+from gemel.onnx.write.table import Call, Rule
 from gemel.onnx.write.tracing import Program, entries_of
 from gemel.spec import Spec
 from gemel.symbol.noting import Note
@@ -119,12 +119,23 @@ class Writer:
         rule = OPERATIONS.get(node.op.name)
         if rule is None:
             return None
-        specs = tuple(entry.spec for entry in node.inputs)
-        index = self.program.trace.notes.index_of(node)
+        return self._by_rule(rule, node, tuple(entry.spec for entry in node.inputs))
+
+    def _by_rule(self, rule: Rule, node: Node, specs: Sequence[Spec]) -> Any:
+        """The results of an operation by a rule, from inputs of these specs."""
+        assert node.op is not None
+        name, index = node.op.name, self.program.trace.notes.index_of(node)
         slices = () if index is None else given_slices(index, node.params["key"])
-        call = Call(node.op.name, specs, node.specs, slices=slices)
-        names = [self._input(entry, entry.dtype) for entry in node.inputs]
-        return rule(self.graph, call, *names, **node.params)
+        values = tuple(e.node.value if e.node.is_number else None for e in node.inputs)
+
+        def write(of: Callable[[Spec], Spec]) -> Any:
+            given = tuple(map(of, specs))
+            call = Call(name, given, tuple(map(of, node.specs)), values, slices)
+            names = [self._input(e, s.dtype) for e, s in zip(node.inputs, given, strict=True)]
+            return rule(self.graph, call, *names, **node.params)
+
+        whole = not any(isinstance(value, IrGraph) for value in node.params.values())
+        return self._fitted(write, node.specs, whole and any(map(_is_low, (*specs, *node.specs))))
 
     def _elementwise(self, node: Node) -> Any:
         """The same for elementwise operations; their inputs are cast to the dtype of the
@@ -135,10 +146,7 @@ class Writer:
         rule = OPERATIONS.get(op.name)
         if rule is not None:
             given = tuple(Spec(s.shape, d, s.weak) for s, d in zip(specs, dtypes, strict=True))
-            values = [e.node.value if e.node.is_number else None for e in node.inputs]
-            call = Call(op.name, given, node.specs, tuple(values))
-            names = [self._input(e, d) for e, d in zip(node.inputs, dtypes, strict=True)]
-            return rule(self.graph, call, *names, **node.params)
+            return self._by_rule(rule, node, given)
         kind: str | None = None if op.random else op.names.get("onnx")
         if kind is None:
             return None
@@ -189,12 +197,16 @@ class Writer:
         written = note.written
         self.graph.hint = note.name
         results = self._results_of_calls[id(written.settings)]
-        given = self._named(written.settings)
         specs = [Spec((), bool_)] * (1 + max(index for _, index in results))
         for entry, index in results:
             specs[index] = entry.spec
-        call = Call(written.name, (), tuple(specs))
-        found = CALLS[written.name](self.graph, call, **given)
+
+        def write(of: Callable[[Spec], Spec]) -> Any:
+            call = Call(written.name, (), tuple(map(of, specs)))
+            given = self._named(written.settings, of)
+            return CALLS[written.name](self.graph, call, **given)
+
+        found = self._fitted(write, specs, any(map(_is_low, specs)))
         if found is None:
             for entry, _ in results:
                 self.program.trace.notes.made.pop(entry, None)
@@ -203,17 +215,41 @@ class Writer:
         self.names.update({entry: names[index] for entry, index in results})
         return True
 
-    def _named(self, value: Any) -> Any:
-        """The arguments with tensors in place of entries."""
+    def _named(self, value: Any, of: Callable[[Spec], Spec]) -> Any:
+        """The arguments with tensors in place of entries, with the dtypes that `of` gives."""
         if isinstance(value, Entry):
-            return Tensor(self._input(value, value.dtype), value.spec)
+            spec = of(value.spec)
+            return Tensor(self._input(value, spec.dtype), spec)
         if isinstance(value, dict):
-            return {key: self._named(each) for key, each in value.items()}
+            return {key: self._named(each, of) for key, each in value.items()}
         if type(value) in (list, tuple):
-            return type(value)(map(self._named, value))
+            return type(value)(self._named(each, of) for each in value)
         if hasattr(value, "_fields"):
-            return type(value)(*map(self._named, value))
+            return type(value)(*(self._named(each, of) for each in value))
         return value
+
+    # ---- dtypes that operators lack
+
+    def _fitted(
+        self, write: Callable[[Callable[[Spec], Spec]], Any], specs: Sequence[Spec], is_low: bool
+    ) -> Any:
+        """What `write` writes, given a function of specs: in float32, if there is bfloat16 (it
+        `is_low`) and one of the operators lacks that. The results have these specs."""
+        graph = self.graph
+        count, known = len(graph.nodes), dict(graph.known)
+        found = write(lambda spec: spec)
+        kinds = {node.op_type for node in graph.nodes[count:]}
+        if found is None or not is_low or not any(map(self._lacks_bfloat16, kinds)):
+            return found
+        graph.nodes[count:], graph.known = [], known
+        found = write(_widened)
+        names = (found,) if isinstance(found, str) else found
+        pairs = zip(names, specs, strict=False)
+        return tuple(self._cast(name, _widened(s).dtype, s.dtype) for name, s in pairs)
+
+    def _lacks_bfloat16(self, kind: str) -> bool:
+        allowed = taken_by(kind, self.graph.opset)
+        return tensor_type(float16) in allowed and tensor_type(bfloat16) not in allowed
 
     # ---- inputs
 
@@ -245,6 +281,15 @@ class Writer:
         return self._held[id(source)]
 
 
+def _is_low(spec: Spec) -> bool:
+    return spec.dtype is bfloat16
+
+
+def _widened(spec: Spec) -> Spec:
+    """A spec with float32 in place of bfloat16."""
+    return Spec(spec.shape, float32, spec.weak) if _is_low(spec) else spec
+
+
 def _varies(node: Node) -> bool:
     """Whether a node is another one for other inputs, sizes or calls."""
     if node.is_constant:
@@ -269,14 +314,7 @@ class Tensor(str):
 
 def computed_in(kind: str, dtype: DType, opset: int) -> DType | None:
     """The dtype in which an operator computes for this dtype, a wider one if it lacks this one."""
-    schema = onnx("defs").get_schema(kind, opset)
-    constraint = schema.inputs[0].type_str
-    allowed = {
-        t
-        for c in schema.type_constraints
-        if c.type_param_str == constraint
-        for t in c.allowed_type_strs
-    }
+    allowed = taken_by(kind, opset)
     wider = (
         (float32,) if dtype.is_floating else (int32, DType("int64")) if dtype.kind != "c" else ()
     )
@@ -285,6 +323,14 @@ def computed_in(kind: str, dtype: DType, opset: int) -> DType | None:
         if tensor_type(each) in allowed or not allowed:
             return each
     return None
+
+
+def taken_by(kind: str, opset: int) -> set[str]:
+    """The types of an operator's first input."""
+    schema = onnx("defs").get_schema(kind, opset)
+    named = [each.type_str for each in schema.inputs[:1]]
+    constraints = (c for c in schema.type_constraints if c.type_param_str in named)
+    return {each for constraint in constraints for each in constraint.allowed_type_strs}
 
 
 def tensor_type(dtype: DType) -> str:
