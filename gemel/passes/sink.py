@@ -125,10 +125,10 @@ def _in_shape(entry: Entry, source: Entry, blocks: list[Block], stored: bool) ->
     """An input in the shape of `source`, or in one that is broadcast to it; None if that is no view
     of it. What is as large as `source` must be `stored`, unless it is reshaped itself."""
     before = _reshaped(entry)
-    if entry.ndim == 0:
-        return entry
     if before is not None and same_shape_for_all(before.shape, source.shape):
         return before
+    if entry.ndim == 0:
+        return entry
     lead, sizes = blocks[-1][0].stop - entry.ndim, [1] * len(source.shape)
     for own, others in blocks:
         extents = [entry.shape[axis - lead] for axis in own if axis >= lead]
