@@ -739,6 +739,7 @@ ELSEWHERE = {
     "with_gradient": "its gradient is given, not that of what it computes (test_nd_calls)",
     "found_by_lstsq": "its gradient is that of what `lstsq` found (test_np_linalg)",
     "branch": "its operands are programs: npx.cond makes them (test_three_ways)",
+    "overwritten": "only traces make it (test_gradients_in_traces)",
     "own_gradient": "its gradient is a program: autograd.Function (test_function_in_programs)",
 }
 

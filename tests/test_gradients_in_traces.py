@@ -388,3 +388,59 @@ def test_calls_of_one_function_follow_which_arrays_are_one() -> None:
         assert compiled(a, a).tolist() == [3.0, 12.0]
         assert compiled(b, a).tolist() == [6.0, 16.0]
     assert compiled.traces == 2
+
+
+# --- writes while recording is off ------------------------------------------------------------
+
+
+def _whole(z: Any, x: Any) -> None:
+    z *= 2
+
+
+def _part(z: Any, x: Any) -> None:
+    z[0] = 5
+
+
+def _view(z: Any, x: Any) -> None:
+    part = z[1:]
+    part *= 3
+
+
+def _recorded_value(z: Any, x: Any) -> None:
+    z[:] = x
+
+
+def _twice(z: Any, x: Any) -> None:
+    z += 1
+    z[1:] = 7
+
+
+@pytest.mark.parametrize("write", [_whole, _part, _view, _recorded_value, _twice])
+@pytest.mark.parametrize("target", ["computed", "argument", "constant"])
+def test_writes_while_recording_is_off_change_values_only(write: Any, target: str) -> None:
+    """Gradients arrive at what was there before: imperative and compiled, whole and inside."""
+
+    def function(x: Any, w: Any) -> Any:
+        z = {"computed": x * 3, "argument": x, "constant": np.ones(3)}[target]
+        with autograd.pause():
+            write(z, x)
+        return z * w
+
+    found = []
+    for way in (function, gemel.compile(function)):
+        x, w = variables()
+        with autograd.record():
+            y = way(x, w)
+        y.backward()
+        found.append([a.asnumpy().tolist() for a in (y, x.grad, w.grad)])
+    assert found[0] == found[1]
+
+    def inside(x: Any, w: Any) -> Any:
+        with autograd.record():
+            y = function(x, w)
+        return autograd.grad(y, [x, w])
+
+    if target != "argument":
+        x, w = variables()
+        slopes = gemel.compile(inside)(x, w)
+        assert [a.asnumpy().tolist() for a in slopes] == found[0][1:]

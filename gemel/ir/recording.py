@@ -25,7 +25,7 @@ class Recording:
     It begins with the state of the surrounding trace at this point, if there is one.
     """
 
-    __slots__ = ("_switches", "asked", "gradient_reads", "is_on", "of_calls")
+    __slots__ = ("_histories", "_switches", "asked", "gradient_reads", "is_on", "of_calls")
 
     def __init__(self, around: Recording | None = None) -> None:
         #: Whether calls of the program will be recorded.
@@ -36,6 +36,8 @@ class Recording:
         self.asked = False
         #: The serial numbers at which recording was switched on or off.
         self._switches: list[int] = []
+        #: Nodes made while it was off that have the history of what they overwrote.
+        self._histories: set[Node] = set()
         #: Each input the function itself took a gradient for, with the inputs the head depends on.
         self.gradient_reads: dict[Entry, dict[Entry, None]] = {}
 
@@ -50,9 +52,22 @@ class Recording:
             self._switches.append(next_serial())
 
     def was_on(self, node: Node) -> bool:
-        """Whether a node was made while recording was on."""
+        """Whether a node was made while recording was on, or stands for what was."""
+        if node in self._histories:
+            return True
         switched = len(self._switches) - bisect(self._switches, node.serial)
         return self.is_on ^ bool(switched % 2)
+
+    def written(self, value: Entry, before: Entry) -> Entry:
+        """What reads get after a value was written: itself, with its history; but while recording
+        is off, with that of what was there before."""
+        was_ever_on = self.of_calls or bool(self._switches)
+        if self.is_on or not was_ever_on or not value.dtype.is_inexact:
+            return value
+        node = REGISTRY["overwritten"].node((value, before), {})
+        self._histories.add(node)
+        found: Entry = node.entries[0]
+        return found
 
     @property
     def is_paused(self) -> bool:

@@ -24,7 +24,7 @@ from gemel.errors import TraceError
 from gemel.ir.free import trial
 from gemel.ir.graph import Entry, Node, copy_node, placeholder
 from gemel.ir.layout import Layout, dense, scattered
-from gemel.ir.recording import Recording, unrecorded
+from gemel.ir.recording import Recording
 from gemel.spec import Spec
 
 
@@ -152,9 +152,9 @@ class State:
     def write(self, target: Entry, value: Entry) -> None:
         """Write `value` into `target` in place, visible through every view of the same elements.
 
-        Through a view the write is a `put`: the base with some elements replaced.
+        Through a view the write is a `put`: the base with some elements replaced. A write while
+        recording is off changes values only: gradients arrive at what was there before.
         """
-        (value,) = unrecorded((value,)) if self._recording.is_paused else (value,)
         holder, views = self._seen_through(target, writes=True)
         shown = [self.contents.get(holder, holder)]
         for view in views[:-1]:
@@ -168,6 +168,7 @@ class State:
                     f"{view.node.op.name}: {target.spec} {why}, so it cannot be written to"
                 )
             value = put(whole, value, view.index, **view.node.params)
+        value = self._recording.written(value, shown[0])
         for parameter, entry in self.parameters.values():
             if entry is holder:
                 self.update(parameter, value)

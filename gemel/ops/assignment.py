@@ -9,7 +9,7 @@ from gemel.dtype import DType, check_held, keeps_kind
 from gemel.errors import ArrayIndexError, DTypeError, ShapeError, own_errors
 from gemel.ir.above import above
 from gemel.ir.current import current_trace
-from gemel.ir.declare import op
+from gemel.ir.declare import composite, op
 from gemel.ir.methods import named
 from gemel.ir.reference import numpy
 from gemel.lists import leaves
@@ -40,6 +40,25 @@ def overwrite(x: Any, value: Any) -> Any:
         raise DTypeError(f"in place, {x.dtype} cannot hold {value.dtype}; use x = x + y")
     trace.state.write(x, value if value.dtype is x.dtype else cast(value, dtype=x.dtype))
     return x
+
+
+@composite(complex=True)
+def overwritten(value: Any, before: Any) -> Any:
+    """The value, written in place of another one while recording was off (`ir.state`).
+
+    Gradients arrive at what was there before, as on the tape.
+    """
+    return value
+
+
+@overwritten.spec
+def _(value: Spec, before: Spec) -> Spec:
+    return value
+
+
+@overwritten.gradient
+def _(g: Any, y: Any, value: Any, before: Any) -> Any:
+    return None, g
 
 
 def contents(name: str, value: Any, x: Any) -> Any:
