@@ -420,6 +420,40 @@ WRONG: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
+def apart(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
+    """No step waits for a sum, and worker 1 does something else than the others."""
+    other, how = store.rank == 1, settings["how"]
+    store.init(["a", "b"], [np.zeros((3,)), np.zeros((4,))])
+    step = 0
+    try:
+        if how == "parameters":
+            net = nn.HybridSequential()
+            for _ in range(1 + other):
+                net.add(nn.Dense(3, in_units=3))
+            net.initialize()
+            trainer = gluon.Trainer(net.collect_params(), "sgd", kvstore=store)
+        for step in range(200):
+            if how == "parameters":
+                with autograd.record():
+                    total = net(np.ones((2, 3))).sum()
+                total.backward()
+                trainer.step(2)
+            elif how == "pull" and step:
+                store.pull("a", np.zeros((3,)))
+            elif other and how == "pull":
+                store.totals(["a"], [[np.ones((4,))]], [cpu(0)])
+            elif other and (how == "key" or (how == "barrier" and step == 3)):
+                store.push("b", np.ones((4,)))
+            else:
+                store.push("a", np.ones((3,)))
+            if how == "barrier" and step == 5:
+                store.barrier()
+            time.sleep(0.05)
+    except GemelError as error:
+        return {"error": type(error).__name__, "text": str(error), "step": step}
+    return "done"
+
+
 def misused(store: Any, folder: Path, settings: dict[str, Any]) -> Any:
     """What worker 1 alone is told about an array of another shape, and about an unknown key."""
     store.init("w", np.ones((2, 3)))
@@ -495,6 +529,7 @@ CASES = {
     "compressed": compressed,
     "overflowing": overflowing,
     "in_blocks": in_blocks,
+    "apart": apart,
     "misused": misused,
     "optimizers": optimizers,
     "torn": torn,

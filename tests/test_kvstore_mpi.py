@@ -254,6 +254,24 @@ def test_a_worker_that_makes_another_call_is_named(how, words, tmp_path):
     assert "gemel launch: the job of 3 workers ended with status" in job.stderr
 
 
+APART = [
+    ("key", "a sum of float32 (4) for key 'b' 3 times, but not key 'a'"),
+    ("barrier", "a sum of float32 (3) for key 'a' 6 times and a sum of float32 (4) for key 'b' 0"),
+    ("parameters", "wd=0.0, parameters=4)"),
+    ("pull", "a sum of float32 (4)"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("how", "words"), APART)
+def test_what_differs_is_told_while_nobody_waits_for_sums(how, words, tmp_path):
+    """Long before the limit, which is 60 s here, and on all workers."""
+    job, written = launched(tmp_path, 3, "apart", "--timeout", "60", how=how)
+    assert sorted(written) == [0, 1, 2], job.stdout + job.stderr
+    for one in written.values():
+        assert one["error"] == "WorkersError" and one["step"] < 100
+        assert words in one["text"] and "worker 1 " in one["text"], one["text"]
+
+
 def test_optimizers_set_on_the_store_are_compared(tmp_path):
     """Each worker updates its own replica."""
     for rank, value in enumerate(found(tmp_path, 2, "optimizers", names=["sgd", "sgd"])):

@@ -10,7 +10,7 @@ copies the value to every device, and `pushpull` does both (an all-reduce). Call
 `mpi`, `world`, `agreement`, `ways`, `measuring`, `passing`
     ``dist_sync``: one thread per worker talks to the others (`world`); rank 0 decides the order of
     sums (`agreement`) and their algorithm (`ways`), from measured costs; `passing` runs it.
-`step_schedules`, `courier`
+`step_schedules`, `courier`, `tally`
     Sums that repeat in every step: agreed on once, then sent without asking.
 `wire`, `sockets`, `waiting`
     The connections: MPI and sockets, and how to wait for them without keeping a core busy.

@@ -9,11 +9,15 @@ is only the state of the protocol: it sends nothing and reads no clock.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 #: Small requests are sent together, up to this many bytes, to pay the latency once.
 BUCKET_BYTES = 4 << 20
+#: By how many pushes of a key a worker must be ahead of another one, which is as far ahead of it
+#: with another key, and for how many seconds: then they do not come in another order, but differ.
+AHEAD, APART = 3, 1.0
 
 
 class Request(NamedTuple):
@@ -155,17 +159,40 @@ class Agreement:
         return chosen
 
     def overdue(self, now: float) -> str | None:
-        """Return an error text if a worker is late by more than the limit, else None."""
+        """Return an error text if a worker is late by more than the limit, or two workers go on
+        with different keys, else None."""
         waiting = [p for p in self._pending.values() if p.request.kind != "end"]
         late = [p for p in waiting if now - p.began > self._limit]
         if not late:
-            return None
+            return self._apart([p for p in waiting if now - p.began > APART])
         pending = min(late, key=lambda pending: pending.number)
         missing = [rank for rank in range(self._size) if rank not in pending.came]
         return (
             f"{workers_have(missing)} not arrived at {pending.request.name} for {self._limit:g} "
             f"s; {workers_have(sorted(pending.came))} arrived{self.instead(missing)}"
         )
+
+    def _apart(self, waiting: Sequence[_Pending]) -> str | None:
+        """Return an error text if two workers are each ahead of the other by a different key."""
+        turns: Counter[tuple[int, int, int, str]] = Counter()
+        for pending in waiting:
+            one = pending.request
+            missing = min(rank for rank in range(self._size) if rank not in pending.came)
+            place = min(pending.came), missing, one.store, one.name
+            turns[place] += 1
+            if turns[place] < AHEAD:
+                continue
+            for other in waiting:
+                their = other.request
+                back = missing, place[0], one.store, their.name
+                if turns[back] >= AHEAD and missing in other.came:
+                    return (
+                        f"the workers disagree about what they sum: worker {place[0]} has a {one} "
+                        f"for {one.name} {turns[place]} times, but not {their.name}; worker "
+                        f"{missing} a {their} for {their.name} {turns[back]} times, but not "
+                        f"{one.name}"
+                    )
+        return None
 
     def instead(self, ranks: Sequence[int]) -> str:
         """Say of each of these workers where it waits for others, with at most three requests;

@@ -297,12 +297,15 @@ def plain_key(key: Any) -> int | str:
 
 
 def settings_of(optimizer: Any) -> str:
-    """An optimizer's class, the numbers by which it divides and multiplies gradients, and the
-    settings of gemel's own classes; others may have attributes that differ between workers."""
+    """An optimizer's class, the number of its parameters, the numbers by which it divides and
+    multiplies gradients, and the settings of gemel's own classes; others may have attributes that
+    differ between workers."""
     kind = type(optimizer)
     known = vars(optimizer) if kind.__module__.startswith("gemel.") else SHARED
     found = {name: getattr(optimizer, name) for name in sorted(known) if name[0] != "_"}
     found.update(lr=optimizer.learning_rate, num_update=None)
+    if parameters := getattr(optimizer, "param_dict", None):
+        found["parameters"] = len(parameters)
     numbers = [f"{name}={value}" for name, value in found.items() if isinstance(value, Real)]
     return f"{kind.__name__}({', '.join(numbers)})"
 

@@ -7,6 +7,7 @@ replicas stay equal to the bit. Only the sums are sent, and rank 0's values at t
 from __future__ import annotations
 
 import atexit
+import hashlib
 import math
 import os
 import threading
@@ -21,6 +22,7 @@ from gemel.kvstore import compression
 from gemel.kvstore.base import byte_counts, bytes_before, encoded, pairs, settings_of
 from gemel.kvstore.local import NARROW, LocalStore, check_alike, widened
 from gemel.kvstore.step_schedules import Piece, StepSchedule, StepSchedules
+from gemel.kvstore.tally import Tally, apart
 from gemel.kvstore.wire import MpiWire
 from gemel.kvstore.world import World
 from gemel.passes.rows import bounds_of
@@ -48,6 +50,7 @@ class MpiStore(LocalStore):
         self._world.ways.set_rule(self._number, config.SCHEDULE.read())
         self._world_compression: compression.Compression | None = None
         self._step_schedules = StepSchedules(self._world, self._number)
+        self._tally = Tally()
 
     @property
     def rank(self) -> int:
@@ -96,8 +99,17 @@ class MpiStore(LocalStore):
         return self._world.ways.explain(rule, byte_counts(sizes))
 
     def barrier(self) -> None:
-        """Wait until all workers have called this. Raises `WorkersError` if one does not."""
-        self._world.issue(self._number, "a barrier", "meet").wait_to_read()
+        """Wait until all workers have called this. Raises `WorkersError` if one does not, or the
+        threads that called it have not pushed and initialized the same keys as often."""
+        import numpy
+
+        mine = self._tally.text()
+        digest = hashlib.sha256(mine.encode()).digest()
+        rows = self._rows("a barrier", numpy.frombuffer(digest, "uint8"))
+        if (rows != rows[0]).any():
+            note = apart(self.rank, self.gathered(mine))
+            name = "what they have begun before a barrier"
+            self._world.issue(self._number, name, "meet", note=note).wait_to_read()
 
     def _compare(self, rule: str) -> None:
         self._world.issue(self._number, "the optimizer", "meet", note=rule)
@@ -133,11 +145,25 @@ class MpiStore(LocalStore):
         """Initialize each key on all workers with the (first) array of rank 0. A key that the store
         has gets the new value."""
         for one, values in pairs(key, value):
+            self._tally.add("broadcast", [one], [values])
             with autograd.pause():
                 place = self._place(values, 0)
                 host = values[0].as_in_ctx(CPUS[0])
                 found = self._world.issue(self._number, _named(one), "broadcast", [host])
                 self._values[one] = found.copyto(place)
+
+    def push(self, key: Any, value: Any, priority: int = 0) -> None:
+        """Sum the arrays of each key over all workers. The sum becomes the key's value, or updates
+        it by the optimizer. Raises `WorkersError` if the job has failed."""
+        super().push(key, value, priority)
+        for one, values in pairs(key, value):
+            self._tally.add("sum", [one], [values])
+
+    def pull(self, key: Any, out: Any, priority: int = 0, ignore_sparse: bool = True) -> None:
+        """Write each key's value into the arrays in `out`. Raises `WorkersError` if the job has
+        failed."""
+        self._world.check("a pull")
+        super().pull(key, out, priority, ignore_sparse)
 
     def totals(
         self,
@@ -153,6 +179,7 @@ class MpiStore(LocalStore):
         backward computes towards its end is sent in blocks of rows, each as soon as it is ready.
         """
         self._pushed.update(keys)
+        self._tally.add("sum", keys, values)
         lists = [len(arrays) for arrays in values]
         kinds = [(arrays[0].shape, arrays[0]._code) for arrays in values]
         step = tuple(keys), tuple(lists), tuple(kinds)
