@@ -372,7 +372,8 @@ class Trainer:
             cut = [self._params[p].name for p in positions if self._params[p].cut_axis is not None]
             if cut and len(devices) > 1:
                 self._refuse_parts(cut[0])
-        kept = self._joined_states()
+        lasting = self._on_store and getattr(self._store, "keeps_parameters", False)
+        kept = {} if lasting else self._joined_states()
         masters = {key: on for one in self._updaters.values() for key, on in one.masters.items()}
         self._groups = groups
         several = self._has_others or any(len(group.devices) > 1 for group in groups)
@@ -495,6 +496,5 @@ def _copies(arrays: list[Any]) -> list[Any]:
 
 def _filled_again(trainer: ref[Trainer], position: int, parameter: Parameter) -> None:
     """After a parameter was filled (again), all workers take the first worker's values."""
-    found = trainer()
-    if found is not None:
+    if (found := trainer()) is not None:
         found._begin_as_first_worker(position, parameter)

@@ -31,8 +31,10 @@ from gemel.kvstore.local import LocalStore
 from gemel.kvstore.server.connection import Connection
 from gemel.kvstore.server.errands import Errands, end
 from gemel.kvstore.server.key import Fetch, Key, Meeting, contents
+from gemel.kvstore.server.optimizer_states import RemoteUpdater
 from gemel.kvstore.server.owners import Owners
 from gemel.kvstore.server.protocol import Kind, Message, check_sendable, text_message
+from gemel.kvstore.server.reports import Reports
 from gemel.kvstore.server.settings import WorkerSettings, from_environment
 from gemel.kvstore.server.split import key_name, pieces_of
 from gemel.kvstore.server.updates import count_up, describe, numbers_for
@@ -47,7 +49,7 @@ WIDTH = 1 << 14
 FLAG = Spec((1,), "uint8")
 
 
-class ServerStore(KVStore):
+class ServerStore(Reports, KVStore):
     """A store on parameter servers. `name` is ``"dist_sync"`` or ``"dist_async"``.
 
     With ``dist_sync`` a pull after the n-th push of a key gives the value after round n, the same
@@ -269,6 +271,7 @@ class ServerStore(KVStore):
         if self._rounds and not key.barrier and self._last - self._first <= 1:
             # A worker that died in the middle of a step repeats the step from its beginning.
             key.pushes = min(key.pushes, self._first)
+        key.joined, key.workers = key.pushes, self.num_workers
         first = value is None or self.rank == 0
         if first and not all(known):
             import numpy
@@ -329,7 +332,7 @@ class ServerStore(KVStore):
 
         with key.order:
             key.pushes += 1
-            numbers = numbers_for(self._rule, one, key.pushes)
+            numbers = numbers_for(self._rule, one, key.pushes + key.ahead)
             sequence = key.pushes
             # The previous push must run first, so its flag is an input.
             before = [] if key.flag is None else [key.flag]
@@ -439,9 +442,11 @@ class ServerStore(KVStore):
         for connection in self._connections:
             self._ask(connection, text_message(Kind.OPTIMIZER, description))
         self._rule = optimizer
+        if self._updater is None or self._updater.optimizer is not optimizer:
+            self._updater = RemoteUpdater(optimizer, self._keys, self._asked, self._last > 0)
         for one, key in self._keys.items():
             if key.pushes and not key.barrier:
-                count_up(optimizer, one, key.pushes)
+                count_up(optimizer, one, key.pushes + key.ahead)
 
     def _refuse_pieces(self, key: Key) -> WorldError:
         return WorldError(
@@ -457,14 +462,6 @@ class ServerStore(KVStore):
                 "kvstore: parameter servers do not accept compressed gradients; leave out the "
                 "compression, or use dist_sync over MPI"
             )
-
-    def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
-        """Refused: the states are in the servers' snapshots."""
-        raise KVStoreError("kvstore: optimizer states are on the servers, in their --folder")
-
-    def load_optimizer_states(self, fname: Any) -> None:
-        """Refused: the states are in the servers' snapshots."""
-        raise KVStoreError("kvstore: optimizer states are on the servers, in their --folder")
 
     # ---- closing
 

@@ -37,11 +37,12 @@ class Meeting(NamedTuple):
 class Key:
     """A key and the connections to the servers that keep its pieces.
 
-    `pushes` counts the issued pushes. `flag` is the array that becomes ready when the last of them
-    has been passed to the connections. `share` is the number of workers' pushes in the value pulled
-    last. `error` is the reason why the key can no longer be pushed, `missed` the reason why a pull
-    failed. A thread that counts and issues a push or a pull holds `order`, and `turns` begins them
-    in order.
+    `pushes` counts the issued pushes, of which `joined` were those of an earlier process with this
+    rank; its optimizer counts `ahead` more, from a file of states. `flag` is the array that becomes
+    ready when the last of them has been passed to the connections. `share` is the number of
+    workers' pushes in the value pulled last. `error` is the reason why the key can no longer be
+    pushed, `missed` the reason why a pull failed. A thread that counts and issues a push or a pull
+    holds `order`, and `turns` begins them in order.
     """
 
     name: str
@@ -52,6 +53,9 @@ class Key:
     staleness: int
     barrier: bool = False
     pushes: int = 0
+    ahead: int = 0
+    joined: int = 0
+    workers: int = 1
     flag: Any = None
     share: int = 0
     error: BaseException | None = None
@@ -69,6 +73,13 @@ class Key:
             waiting, self.waiting = self.waiting, set()
         for fetch in waiting:
             fetch.fail(error)
+
+    @property
+    def itemsize(self) -> int:
+        """The bytes of an element."""
+        import numpy
+
+        return numpy.dtype(self.dtype).itemsize
 
     def __str__(self) -> str:
         return f"key {self.name.partition(':')[2]!r}"

@@ -77,10 +77,12 @@ class Kind(IntEnum):
     VALUE = 14
     ERROR = 15
     COMPARE = 16
+    STATE = 17
+    RESTORE = 18
 
 
 #: Kinds that carry an array, and those that carry JSON.
-ARRAYS = frozenset((Kind.INIT, Kind.PUSH, Kind.VALUE))
+ARRAYS = frozenset((Kind.INIT, Kind.PUSH, Kind.VALUE, Kind.RESTORE))
 TEXTS = frozenset(
     (Kind.HELLO, Kind.WELCOME, Kind.DECLARE, Kind.OPTIMIZER, Kind.DONE, Kind.ERROR, Kind.LEFT_OUT)
     + (Kind.CHALLENGE, Kind.COMPARE)

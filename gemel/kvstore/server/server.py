@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import errno
-import secrets
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -19,19 +18,15 @@ from gemel.errors import (
     WorldError,
 )
 from gemel.kvstore.server.journal import Journal
+from gemel.kvstore.server.optimizer_states import most_bytes
 from gemel.kvstore.server.protocol import (
-    MOST_BYTES,
-    MOST_UNKNOWN,
-    NONCE_BYTES,
-    Decoder,
     Kind,
     Message,
-    encode,
     proof,
     proves,
     text_message,
-    tune,
 )
+from gemel.kvstore.server.session import Connection
 from gemel.kvstore.server.state import State
 
 if TYPE_CHECKING:
@@ -39,16 +34,14 @@ if TYPE_CHECKING:
 
     from gemel.kvstore.server.settings import ServerSettings
 
-#: Seconds in which a stranger must prove that it knows the secret, and the most strangers at a
-#: time.
-HANDSHAKE = 5.0
+#: The most strangers at a time.
 MOST_STRANGERS = 256
 #: The kinds of messages by which workers change the state. What changes it goes into the journal.
 _CHANGES = frozenset(
-    (Kind.DECLARE, Kind.INIT, Kind.PUSH, Kind.OPTIMIZER, Kind.ACTIVATE, Kind.LEAVE)
+    (Kind.DECLARE, Kind.INIT, Kind.PUSH, Kind.OPTIMIZER, Kind.ACTIVATE, Kind.LEAVE, Kind.RESTORE)
 )
 #: The kinds of messages that are accepted from a worker, once it is known.
-_ACCEPTED = _CHANGES | {Kind.HEARTBEAT, Kind.PULL, Kind.COMPARE}
+_ACCEPTED = _CHANGES | {Kind.HEARTBEAT, Kind.PULL, Kind.COMPARE, Kind.STATE}
 
 
 class Server:
@@ -258,6 +251,10 @@ class Server:
         """Refuse arrays that are larger than their key, before memory is allocated for them."""
         if message.kind in (Kind.INIT, Kind.PUSH):
             self.state.entry(rank, message.key).fits(rank, message)
+        elif message.kind == Kind.RESTORE:
+            entry = self.state.entry(rank, message.key)
+            if message.dtype != "uint8" or message.length > most_bytes(entry.shape):
+                raise ProtocolError(f"RESTORE: {message.length} bytes of states for {entry}")
         elif message.kind == Kind.VALUE:
             raise ProtocolError("VALUE is not a message to a server")
 
@@ -273,7 +270,7 @@ class Server:
         try:
             if message.kind not in _ACCEPTED:
                 raise ProtocolError(f"{message.kind.name} is not a message to a server")
-            if message.kind == Kind.PULL:
+            if message.kind in (Kind.PULL, Kind.STATE):
                 self._pull(connection, message)
                 return
             if self._is_early(rank, message):
@@ -313,9 +310,13 @@ class Server:
         self._take_early(list(self._early) if everywhere else [message.key])
 
     def _is_early(self, rank: int, message: Message) -> bool:
-        """Whether a push has to wait for other workers (`Entry.is_early`)."""
-        if message.kind != Kind.PUSH or rank in self.state.gone:
+        """Whether a push has to wait for other workers (`Entry.is_early`), or new states for the
+        end of the round that their worker pushed last."""
+        if message.kind not in (Kind.PUSH, Kind.RESTORE) or rank in self.state.gone:
             return False
+        if message.kind == Kind.RESTORE:
+            entry = self.state.entry(rank, message.key)
+            return entry.rounds and entry.version < message.sequence
         return self.state.entry(rank, message.key).is_early(message.sequence)
 
     def _take_early(self, keys: list[int]) -> None:
@@ -396,92 +397,6 @@ class Server:
     def _end_now(self) -> None:
         if not self.state.live:
             self.stop()
-
-
-class Connection(asyncio.BufferedProtocol):
-    """One worker's connection, from the server's side."""
-
-    def __init__(self, server: Server) -> None:
-        self.rank = -1
-        self.run = ""
-        self.closed = False
-        self.challenge = secrets.token_hex(NONCE_BYTES)
-        self._server = server
-        self._decoder = Decoder(MOST_UNKNOWN, self._check)
-        self._transport: Any = None
-        self._timer: Any = None
-
-    def connection_made(self, transport: Any) -> None:
-        """Send a challenge to the new connection."""
-        self._transport = transport
-        tune(transport.get_extra_info("socket"))
-        if not self._server.admit(self):
-            transport.abort()
-            return
-        self._timer = asyncio.get_running_loop().call_later(HANDSHAKE, self._expire)
-        self.send(text_message(Kind.CHALLENGE, {"challenge": self.challenge}))
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """The connection has ended."""
-        self.closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._server.leave(self)
-
-    def get_buffer(self, sizehint: int) -> memoryview:
-        """Where the next bytes belong."""
-        return self._decoder.buffer()
-
-    def buffer_updated(self, nbytes: int) -> None:
-        """Some bytes have arrived."""
-        if self.closed:
-            return
-        if self.rank >= 0:
-            self._server.hear(self.rank)
-        try:
-            message = self._decoder.filled(nbytes)
-            if message is None:
-                return
-            if self.rank >= 0:
-                self._server.take(self, message)
-            elif message.kind == Kind.HELLO:
-                self._server.greet(self, message)
-                self._timer.cancel()
-                self._decoder.most = MOST_BYTES
-            else:
-                raise ProtocolError(f"{message.kind.name} arrived before HELLO")
-        except KVStoreError as error:
-            self.refuse(error)
-            self.close()
-
-    def _check(self, message: Message) -> None:
-        if self.rank >= 0:
-            self._server.check(self.rank, message)
-
-    def _expire(self) -> None:
-        if self.rank < 0:
-            self.close()
-
-    def refuse(self, error: KVStoreError, tag: int = 0) -> None:
-        """Answer with an error."""
-        values = {"type": type(error).__name__, "message": str(error)}
-        self.send(text_message(Kind.ERROR, values, tag=tag))
-
-    def send(self, message: Message) -> None:
-        """Send a message when the other end can receive it."""
-        if self.closed:
-            return
-        header, body = encode(message)
-        self._transport.write(header)
-        if len(body):
-            self._transport.write(body)
-
-    def close(self) -> None:
-        """Close the connection after everything has been sent."""
-        self.closed = True
-        self._server.leave(self)
-        if self._transport is not None:
-            self._transport.close()
 
 
 def serve(settings: ServerSettings, ready: Callable[[int], Any] = lambda port: None) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gemel.errors import LeftOutError, ProtocolError, UnknownKeyError, WorldError
+from gemel.errors import KVStoreError, LeftOutError, ProtocolError, UnknownKeyError, WorldError
 from gemel.kvstore.server.entries import Entry, declared
+from gemel.kvstore.server.optimizer_states import packed, unpacked
 from gemel.kvstore.server.protocol import Kind, Message, array_message
 from gemel.kvstore.server.updates import Updates
 
@@ -217,6 +218,25 @@ class State:
             self._finish(number, entry)
         return True
 
+    def _restore(self, rank: int, message: Message) -> bool:
+        """Replace the state of a key's optimizer, unless the worker has pushed since, or others
+        have ended a later round: then a message comes twice."""
+        self._takes_part(rank)
+        entry, updates = self.entry(rank, message.key), self._updating(rank)
+        later = entry.version if entry.rounds else entry.last.get(rank, 0)
+        if later > message.sequence or entry.value is None:
+            return False
+        updates.replace(message.key, entry.value, *unpacked(message.array()))
+        return True
+
+    def _updating(self, rank: int) -> Updates:
+        if self.updates is None:
+            raise KVStoreError(
+                f"kvstore: worker {rank} asks for optimizer states, but the servers have no "
+                "optimizer; call set_optimizer first"
+            )
+        return self.updates
+
     # ---- rounds
 
     def _finish(self, number: int, entry: Entry) -> None:
@@ -255,6 +275,12 @@ class State:
         """
         self._takes_part(rank)
         entry = self.entry(rank, message.key)
+        fields: dict[str, Any] = {"tag": message.tag, "key": message.key}
+        if message.kind == Kind.STATE:
+            updates, known = self._updating(rank), entry.last.get(rank, 0)
+            if (entry.version if entry.rounds else known) < message.sequence:
+                return None
+            return array_message(Kind.VALUE, packed(*updates.state(message.key)), **fields)
         if entry.value is None:
             return None
         value, share, version = entry.value, entry.share, entry.version
@@ -273,8 +299,7 @@ class State:
                 f"round {version}"
             )
         numbers = float(share), float(self.workers), 0.0
-        fields: dict[str, Any] = {"tag": message.tag, "key": message.key, "sequence": version}
-        return array_message(Kind.VALUE, value, numbers=numbers, **fields)
+        return array_message(Kind.VALUE, value, numbers=numbers, sequence=version, **fields)
 
     def missing(self, number: int, sequence: int) -> list[int]:
         """The ranks that a worker waits for when it asks for round `sequence` of a key."""
@@ -326,6 +351,7 @@ _HANDLERS: dict[Kind, Callable[[State, int, Message], bool]] = {
     Kind.OPTIMIZER: State._optimizer,
     Kind.COMPARE: State._compare,
     Kind.ACTIVATE: State._activate,
+    Kind.RESTORE: State._restore,
     Kind.LEAVE: State._leave,
     Kind.LEFT_OUT: State._leave,
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gemel import autograd, np, optimizer
 from gemel.errors import ProtocolError, UnknownNameError, WorldError
+from gemel.tracing.nested import flatten
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -116,6 +117,35 @@ class Updates:
             for key, found in self._updater.arrays().items()
         }
         return dict(self._rule._all_index_update_counts[0]), arrays
+
+    def state(self, key: int) -> tuple[int, list[Any]]:
+        """The number of updates of a key, and the arrays of its state."""
+        counts = self._rule._all_index_update_counts[0]
+        found = list(self._updater.waiting.get(key, []))
+        flatten(self._updater.states.get(key), found, [])
+        return counts.get(key, 0), [array.asnumpy() for array in found]
+
+    def replace(self, key: int, value: Any, count: int, arrays: list[Any]) -> None:
+        """Replace the state of a key. Raises `WorldError` if its arrays are not those of a state
+        for this value."""
+        made: list[Any] = []
+        weight = np.array(value, dtype=value.dtype.name)
+        flatten(self._rule.create_state_multi_precision(key, weight), made, [])
+        wanted = [tuple(array.shape) for array in made]
+        given = [array.shape for array in arrays]
+        if given not in (wanted, []) or (wanted and count and not given):
+            raise WorldError(
+                f"kvstore: {type(self._rule).__name__} keeps states of shapes {wanted} for a value "
+                f"of shape {value.shape}, but those of shapes {given} were loaded"
+            )
+        kept, counts = self._updater, self._rule._all_index_update_counts[0]
+        for known in (kept.states, kept.waiting, kept.masters, counts):
+            known.pop(key, None)
+        if given:
+            kept.waiting[key] = [np.array(array, dtype=array.dtype.name) for array in arrays]
+        if count:
+            counts[key] = count
+        self._rule.num_update = max(counts.values(), default=self._rule.begin_num_update)
 
     def restore(self, counts: dict[int, int], arrays: dict[int, list[Any]]) -> None:
         """Restore the result of `states`."""
