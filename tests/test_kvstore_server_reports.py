@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
 import numpy
 import pytest
-from server_jobs import Job, job
+from server_jobs import QUICK, Job, job
 from test_kvstore_server_training import BATCH, batches, network, parameters, rule
 
 from gemel import autograd, np, npx, optimizer
@@ -15,6 +16,7 @@ from gemel.errors import KVStoreError, ParameterFileError, ProtocolError, WorldE
 from gemel.gluon import Trainer, loss
 from gemel.kvstore.server.optimizer_states import packed, unpacked
 from gemel.kvstore.server.protocol import Kind, array_message
+from gemel.kvstore.server.settings import Limits
 from gemel.kvstore.server.updates import Updates, describe
 
 
@@ -107,6 +109,22 @@ def test_states_of_servers_are_saved_and_loaded(name: str, early: bool, tmp_path
         numpy.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
 
 
+def test_trainers_of_the_same_parameters_take_turns() -> None:
+    """Each step has the rate of its own trainer."""
+    net = network(1)
+    with job(1) as made:
+        found, store = net.collect_params(), made.store(0)
+        rates = (0.5, 0.0)
+        trainers = [Trainer(found, "sgd", {"learning_rate": r}, kvstore=store) for r in rates]
+        changed = []
+        for turn in (0, 1, 0, 1):
+            before = parameters(net)
+            steps(net, trainers[turn], 0, slice(1))
+            pairs = zip(before, parameters(net), strict=True)
+            changed.append(any((one != other).any() for one, other in pairs))
+        assert changed == [True, False, True, False]
+
+
 def test_a_worker_that_took_over_leaves_the_states(tmp_path: Path) -> None:
     """Its program loads the file again, but the servers are further."""
     with job(1, servers=2) as made:
@@ -181,3 +199,36 @@ def test_states_that_do_not_fit_are_refused() -> None:
         huge = array_message(Kind.RESTORE, numpy.zeros(1 << 20, "uint8"), key=number)
         with pytest.raises(KVStoreError, match="RESTORE: 1048576 bytes of states for key 'w'"):
             store._ask(store._connections[0], huge)
+
+
+@pytest.mark.parametrize("again", [True, False])
+def test_a_lost_worker_is_told_at_once(again: bool, capfd: pytest.CaptureFixture[str]) -> None:
+    """Long before the others fail."""
+    with job(3, limits=Limits(silent=5.0, replace=40.0, wait=60.0, reach=4.0)) as made:
+        stores = made.each(made.store)
+        begin = time.monotonic()
+        stores[1].close(finished=False)
+        said = ""
+        while "worker 1 is lost" not in said and time.monotonic() < begin + 20:
+            time.sleep(0.05)
+            said += capfd.readouterr().err
+        assert said.count("worker 1 is lost: its connection has ended; waiting up to 45 s") == 1
+        if again:
+            made.store(1)
+        else:
+            stores[2].close(finished=True)
+        time.sleep(1.0)
+        said = capfd.readouterr().err
+        assert ("worker 1 is here again" in said) is again
+        assert "worker 2" not in said
+
+
+def test_a_worker_that_connects_again_is_not_called_lost(capfd: pytest.CaptureFixture[str]) -> None:
+    with job(2, limits=QUICK) as made:
+        stores = made.each(made.store)
+        server = made.servers[0].server
+        assert server is not None
+        made.servers[0]._loop.call_soon_threadsafe(server._connections[1].close)
+        time.sleep(1.2)
+        stores[0].init("w", np.zeros((2,)))
+        assert "lost" not in capfd.readouterr().err

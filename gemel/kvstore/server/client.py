@@ -420,12 +420,6 @@ class ServerStore(Reports, KVStore):
 
     # ---- updating
 
-    def set_updater(self, updater: Any) -> None:
-        """Not supported: a function cannot be sent to servers."""
-        raise KVStoreError(
-            "kvstore: an updater is code, which is not sent to servers; use set_optimizer"
-        )
-
     def set_optimizer(self, optimizer: Any) -> None:
         """Let the servers update the values by an optimizer of `gemel.optimizer`.
 

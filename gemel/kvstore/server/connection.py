@@ -12,6 +12,7 @@ import os
 import secrets
 import selectors
 import socket
+import sys
 import threading
 import time
 from typing import Any
@@ -276,7 +277,11 @@ class Connection:
     def _take(self, message: Message) -> None:
         found: Message | BaseException = message
         if message.kind == Kind.DONE and not message.tag:
-            said = message.values().get("missing", {})
+            values = message.values()
+            if "said" in values:  # for the user, at once
+                print(f"gemel: {values['said']}", file=sys.stderr, flush=True)
+                return
+            said = values.get("missing", {})
             self._missing = {int(tag): [int(rank) for rank in ranks] for tag, ranks in said.items()}
             return
         if message.kind == Kind.ERROR:

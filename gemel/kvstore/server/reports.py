@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from gemel.errors import KVStoreError
 from gemel.kvstore import states
 from gemel.kvstore.base import KVStore, byte_counts
+from gemel.kvstore.server.optimizer_states import RemoteUpdater
 from gemel.kvstore.server.split import pieces_of
 from gemel.optimizer import get_updater
 
 if TYPE_CHECKING:
     from gemel.kvstore.server.connection import Connection
     from gemel.kvstore.server.key import Key
-    from gemel.kvstore.server.optimizer_states import RemoteUpdater
     from gemel.kvstore.server.protocol import Message
     from gemel.kvstore.server.settings import WorkerSettings
     from gemel.links import Topology
@@ -94,6 +94,16 @@ class Reports(KVStore):
     def updater(self) -> Any:
         """The optimizer's states, if the servers update the values."""
         return self._updater
+
+    def set_updater(self, updater: Any) -> None:
+        """Not supported, except for one that this store had: a function cannot be sent."""
+        if isinstance(updater, RemoteUpdater):
+            self.set_optimizer(updater.optimizer)
+            self._updater = updater
+            return
+        raise KVStoreError(
+            "kvstore: an updater is code, which is not sent to servers; use set_optimizer"
+        )
 
     def save_optimizer_states(self, fname: Any, dump_optimizer: bool = False) -> None:
         """Write the states, which the servers have, to a file, after this worker's pushes."""

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 #: The most strangers at a time.
 MOST_STRANGERS = 256
+#: Seconds in which a worker may connect again before others are told that it is lost.
+SOON = 0.5
 #: The kinds of messages by which workers change the state. What changes it goes into the journal.
 _CHANGES = frozenset(
     (Kind.DECLARE, Kind.INIT, Kind.PUSH, Kind.OPTIMIZER, Kind.ACTIVATE, Kind.LEAVE, Kind.RESTORE)
@@ -63,6 +65,8 @@ class Server:
         self._heard: dict[int, float] = {}
         self._came: set[int] = set()
         self._lost: set[int] = set()
+        #: The ranks that the others were told to be lost.
+        self._missed: set[int] = set()
         self._stopped = asyncio.Event()
         self.error: BaseException | None = None
 
@@ -170,6 +174,9 @@ class Server:
         self._connections[rank] = connection
         self._came.add(rank)
         self._lost.discard(rank)
+        if rank in self._missed:
+            self._missed.discard(rank)
+            self._say(f"worker {rank} is here again")
         self.hear(rank)
 
     def hear(self, rank: int) -> None:
@@ -181,6 +188,25 @@ class Server:
         self._strangers.discard(connection)
         if connection.rank >= 0 and self._connections.get(connection.rank) is connection:
             del self._connections[connection.rank]
+            if connection.rank in self.state.live and not self._stopped.is_set():
+                asyncio.get_running_loop().call_later(SOON, self._tell_lost, connection.rank)
+
+    def _tell_lost(self, rank: int) -> None:
+        """Say that a worker is gone: the others fail only after the time for another one."""
+        limits = self.settings.limits
+        if rank in self._connections or rank not in self.state.live or self._stopped.is_set():
+            return
+        what = f"waiting up to {limits.silent + limits.replace:g} s for its replacement"
+        if self.settings.rule == "leave_out":
+            what = f"it is left out after {limits.silent:g} s"
+        self._missed.add(rank)
+        self._say(f"worker {rank} is lost: its connection has ended; {what}")
+
+    def _say(self, text: str) -> None:
+        """Let one worker print a text. The first server speaks for all."""
+        if self._connections and self.state.place is not None and self.state.place[0] == 0:
+            first = self._connections[min(self._connections)]
+            first.send(text_message(Kind.DONE, {"said": text}))
 
     async def _watch(self) -> None:
         """Find silent workers, and treat them according to the rule."""
