@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import pytest
 
 from gemel.errors import WorkersError
 from gemel.kvstore.server.launch import Job, Launcher
-from gemel.kvstore.server.ray import RayPlace
+from gemel.kvstore.server.ray import GONE, RayPlace, RayProcess
 from gemel.kvstore.server.settings import Limits
 
 PROGRAM = str(Path(__file__).with_name("server_worker.py"))
@@ -39,7 +40,7 @@ def test_without_ray() -> None:
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("nowhere:6379", "Ray could not join the cluster at RAY_ADDRESS=nowhere:6379: no such"),
+        ("auto", "Ray could not join the cluster at RAY_ADDRESS=auto: no such.*; start a cluster"),
         ("", "Ray could not start on this machine: no such"),
     ],
 )
@@ -52,6 +53,52 @@ def test_no_cluster(where: str, words: str, monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setenv("RAY_ADDRESS", where)
     with pytest.raises(WorkersError, match=words):
         RayPlace(2)
+
+
+@pytest.mark.parametrize("where", ["127.0.0.1:{port}", "ray://127.0.0.1:{port}", "nowhere:6379"])
+def test_an_address_that_nobody_answers(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ray itself would try for longer than the limit."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        where = where.format(port=free.getsockname()[1])
+    made = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: pytest.fail("asked"))
+    monkeypatch.setitem(sys.modules, "ray", made)
+    monkeypatch.setenv("RAY_ADDRESS", where)
+    monkeypatch.setattr("gemel.kvstore.server.ray.REACHING", 0.3)
+    words = f"nobody answers at RAY_ADDRESS={where} within 0.3 s: .*ray start --head"
+    with pytest.raises(WorkersError, match=words):
+        RayPlace(2)
+
+
+def test_an_address_that_somebody_answers_is_left_to_ray(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    made = SimpleNamespace(is_initialized=lambda: False, init=lambda **_: asked.append(1))
+    made.remote = lambda kind: kind
+    monkeypatch.setitem(sys.modules, "ray", made)
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        monkeypatch.setenv("RAY_ADDRESS", f"127.0.0.1:{listener.getsockname()[1]}")
+        RayPlace(2)
+    assert asked == [1]
+
+
+def test_a_poll_without_an_answer_is_repeated() -> None:
+    class RayError(Exception):
+        pass
+
+    class GetTimeoutError(RayError):
+        pass
+
+    answers: list[Any] = [GetTimeoutError(), None, *[GetTimeoutError()] * 3, RayError(), 7]
+
+    def get(asked: Any, timeout: float) -> Any:
+        answer = answers.pop(0)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    errors = SimpleNamespace(RayError=RayError, GetTimeoutError=GetTimeoutError)
+    actor = SimpleNamespace(poll=SimpleNamespace(remote=lambda: None))
+    process = RayProcess(SimpleNamespace(get=get, exceptions=errors), actor)
+    assert [process.poll() for _ in range(7)] == [None, None, None, None, GONE, GONE, 7]
 
 
 def children(word: str) -> list[int]:

@@ -8,6 +8,8 @@ node is gone, the job ends.
 from __future__ import annotations
 
 import os
+import socket
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,8 +20,12 @@ from gemel.kvstore.server.processes import LocalProcess, start_process
 
 #: The exit status of a process whose actor or node is gone.
 GONE = -9
-#: How many seconds Ray may take to place a process.
+#: How many seconds Ray may take to place a process, and a cluster to take a connection.
 PLACING = 60.0
+REACHING = 10.0
+#: How many times in a row an actor may leave a question without an answer, before it is gone, and
+#: how many seconds each has.
+UNANSWERED, PATIENCE = 3, 10.0
 
 
 class RayPlace:
@@ -38,6 +44,7 @@ class RayPlace:
             ) from None
         self._ray = ray
         if not ray.is_initialized():
+            _check_answers(os.environ.get("RAY_ADDRESS", ""))
             own = {} if os.environ.get("RAY_ADDRESS") else {"num_cpus": processes}
             try:
                 ray.init(log_to_driver=True, include_dashboard=False, **own)
@@ -46,7 +53,8 @@ class RayPlace:
                 what = (
                     f"join the cluster at RAY_ADDRESS={where}" if where else "start on this machine"
                 )
-                raise WorkersError(f"launch: Ray could not {what}: {error}") from None
+                advice = _ADVICE if where else ""
+                raise WorkersError(f"launch: Ray could not {what}: {error}{advice}") from None
         self._actor = ray.remote(Watcher)
         self._actors: dict[str, Any] = {}
         self._nodes: dict[str, tuple[str, str]] = {}
@@ -89,8 +97,10 @@ class RayPlace:
         actor = self._actors.get(slot)
         if actor is not None:
             try:
-                self._ray.get(actor.node.remote(), timeout=10)
+                self._ray.get(actor.node.remote(), timeout=UNANSWERED * PATIENCE)
                 return actor
+            except self._ray.exceptions.GetTimeoutError:
+                self._ray.kill(actor)  # and its process, which would have a double
             except self._ray.exceptions.RayError:
                 pass
         options: dict[str, Any] = {"num_cpus": 1, "max_restarts": 0}
@@ -110,22 +120,59 @@ class RayPlace:
         return actor
 
 
+_ADVICE = (
+    "; start a cluster there (ray start --head --port=6379 prints its address), or unset "
+    "RAY_ADDRESS to start one on this machine"
+)
+
+
+def _check_answers(address: str) -> None:
+    """Raise `WorkersError` if nobody takes a connection at this address within `REACHING` seconds;
+    Ray itself tries for minutes. Names of Ray's own, such as "auto", are left to it."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdecimal():
+        return
+    until, last = time.monotonic() + REACHING, "no answer"
+    while (left := until - time.monotonic()) > 0:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), left).close()
+        except (OSError, OverflowError) as error:
+            last = str(error)
+            time.sleep(min(0.5, max(0.0, until - time.monotonic())))
+        else:
+            return
+    raise WorkersError(
+        f"launch: nobody answers at RAY_ADDRESS={address} within {REACHING:g} s: {last}{_ADVICE}"
+    )
+
+
 class RayProcess:
     """A process that an actor started."""
 
     def __init__(self, ray: Any, actor: Any) -> None:
         self._ray = ray
         self._actor = actor
+        #: How many polls in a row had no answer.
+        self._unanswered = 0
 
-    def _asked(self, method: Any, otherwise: Any, seconds: float = 10.0) -> Any:
+    def _asked(self, method: Any, otherwise: Any, seconds: float = PATIENCE) -> Any:
         try:
             return self._ray.get(method, timeout=seconds)
         except self._ray.exceptions.RayError:
             return otherwise
 
     def poll(self) -> int | None:
-        """Its exit status, or `GONE` if the actor is gone."""
-        found: int | None = self._asked(self._actor.poll.remote(), GONE)
+        """Its exit status, or `GONE` if the actor is gone. An actor on a busy machine may be late:
+        only several polls in a row without an answer mean that it is gone."""
+        found: int | None
+        try:
+            found = self._ray.get(self._actor.poll.remote(), timeout=PATIENCE)
+        except self._ray.exceptions.GetTimeoutError:
+            self._unanswered += 1
+            return GONE if self._unanswered >= UNANSWERED else None
+        except self._ray.exceptions.RayError:
+            return GONE
+        self._unanswered = 0
         return found
 
     def kill(self) -> None:
