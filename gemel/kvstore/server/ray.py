@@ -7,6 +7,7 @@ node is gone, the job ends.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import socket
 import time
@@ -23,6 +24,7 @@ GONE = -9
 #: How many seconds Ray may take to place a process, and a cluster to take a connection.
 PLACING = 60.0
 REACHING = 10.0
+LOOPBACK = ("localhost", "127.0.0.1", "::1")
 #: How many times in a row an actor may leave a question without an answer, before it is gone, and
 #: how many seconds each has.
 UNANSWERED, PATIENCE = 3, 10.0
@@ -133,17 +135,29 @@ def _check_answers(address: str) -> None:
     if not host or not port.isdecimal():
         return
     until, last = time.monotonic() + REACHING, "no answer"
+    hosts = [host.strip("[]")]
+    if hosts[0] in LOOPBACK:  # Ray takes this machine's other address, where it may listen only
+        hosts.append(_own_address())
     while (left := until - time.monotonic()) > 0:
-        try:
-            socket.create_connection((host.strip("[]"), int(port)), left).close()
-        except (OSError, OverflowError) as error:
-            last = str(error)
-            time.sleep(min(0.5, max(0.0, until - time.monotonic())))
-        else:
-            return
+        for one in hosts:
+            try:
+                socket.create_connection((one, int(port)), left).close()
+                return
+            except (OSError, OverflowError) as error:
+                last = str(error)
+        time.sleep(min(0.5, max(0.0, until - time.monotonic())))
     raise WorkersError(
         f"launch: nobody answers at RAY_ADDRESS={address} within {REACHING:g} s: {last}{_ADVICE}"
     )
+
+
+def _own_address() -> str:
+    """The address from which this machine would reach others, as Ray finds it; nothing is sent."""
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as channel:
+        channel.connect(("8.8.8.8", 80))
+        found: str = channel.getsockname()[0]
+        return found
+    return "127.0.0.1"
 
 
 class RayProcess:
