@@ -156,6 +156,35 @@ def test_a_worker_that_took_over_leaves_the_states(tmp_path: Path) -> None:
         assert kept("taken") == kept("states")
 
 
+def test_states_without_rounds(tmp_path: Path) -> None:
+    """The file has one worker's pushes, and each worker's pushes are updates on the servers."""
+
+    def work(made: Job, rank: int, file: Path | None) -> None:
+        store, out = made.store(rank, "dist_async", piece=2), np.zeros((5,))
+        store.init("w", np.zeros((5,)))
+        store.set_optimizer(optimizer.create("adam"))
+        if file is not None and rank == 0:
+            store.load_optimizer_states(file)
+        store.barrier()
+        for _ in range(0 if file is not None else 3):
+            store.pushpull("w", np.ones((5,)), out)
+        store.barrier()
+        if rank == 0:
+            store.save_optimizer_states(tmp_path / f"from {file is not None}")
+
+    counts = []
+    for file in (None, tmp_path / "from False"):
+        with job(2, servers=2) as made:
+            made.each(lambda rank, made=made, file=file: work(made, rank, file))
+            servers = [each.server for each in made.servers]
+            found = [one.state.updates.states()[0] for one in servers if one and one.state.updates]
+            counts.append([count for each in found for count in each.values()])
+    assert counts == [[6] * 2] * 2
+    first, second = (npx.load(tmp_path / f"from {loaded}") for loaded in (False, True))
+    assert first["optimizer.adam"].tolist() == second["optimizer.adam"].tolist() == [3]
+    assert all((first[name] == second[name]).all() for name in ("0.0", "0.1"))
+
+
 def test_states_of_servers_survive_a_restart(tmp_path: Path) -> None:
     with job(1, folder=tmp_path / "journal") as made:
         store, out = made.store(0), np.zeros((3,))

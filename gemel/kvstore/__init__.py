@@ -7,10 +7,11 @@ copies the value to every device, and `pushpull` does both (an all-reduce). Call
     The smaller interface that stores of other libraries implement.
 `base`, `local`, `compression`, `states`, `traffic`
     The interface, and the store for the devices of one process, perhaps over simulated links.
-`mpi`, `world`, `agreement`, `ways`, `measuring`, `passing`
+`mpi`, `world`, `agreement`, `tally`, `ways`, `measuring`, `passing`
     ``dist_sync``: one thread per worker talks to the others (`world`); rank 0 decides the order of
-    sums (`agreement`) and their algorithm (`ways`), from measured costs; `passing` runs it.
-`step_schedules`, `courier`, `tally`
+    sums (`agreement`) and their algorithm (`ways`), from measured costs; `passing` runs it. At a
+    barrier workers compare what they have pushed (`tally`).
+`step_schedules`, `courier`
     Sums that repeat in every step: agreed on once, then sent without asking.
 `wire`, `sockets`, `waiting`
     The connections: MPI and sockets, and how to wait for them without keeping a core busy.
