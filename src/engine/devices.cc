@@ -80,6 +80,7 @@ int Engine::add_lane(LaneOptions options) {
   Lane& lane = state.lanes[number];
   if (options.at_once > 0 || options.own_thread) lane.share = std::max(options.at_once, 1);
   if (!options.own_thread) state.pool_lanes |= lane_bit(number);
+  if (options.instant) state.instant_lanes |= lane_bit(number);
   lane.options = std::move(options);
   ++state.lane_count;
   return number;

@@ -1,6 +1,7 @@
 // The path of one operation from its turn to its end.
 
 #include <algorithm>
+#include <bit>
 
 #include "engine/announce.h"
 #include "engine/scheduler.h"
@@ -167,12 +168,34 @@ void EngineState::wrote(Operation* operation, Storage* storage,
   }
 }
 
+// Takes a ready operation that any thread may start at any time.
+Operation* EngineState::start_instant() noexcept {
+  if (serial.load(std::memory_order_relaxed)) return nullptr;
+  for (uint64_t left = ready_lanes & instant_lanes; left != 0; left &= left - 1) {
+    Operation* const next = next_of(lanes[std::countr_zero(left)]);
+    if (next == nullptr) continue;
+    start_now(next);
+    return next;
+  }
+  return nullptr;
+}
+
 void Engine::wrote(Operation* operation, Storage* storage) noexcept {
   std::vector<FailurePointer> replaced;  // destroyed after the lock is released
-  Wakes wakes;
-  Guard guard(state_->lock);
-  state_->wrote(operation, storage, replaced);
-  state_->restore(wakes);
+  Operation* next = nullptr;
+  {
+    Wakes wakes;
+    Guard guard(state_->lock);
+    state_->wrote(operation, storage, replaced);
+    next = state_->start_instant();
+    state_->restore(wakes);
+  }
+  // Another thread might not get a core before this operation ends.
+  while (next != nullptr) {
+    state_->execute(next);
+    Guard guard(state_->lock);
+    next = state_->start_instant();
+  }
 }
 
 // Called when start() has returned and when the end has been reported; the later call finishes the

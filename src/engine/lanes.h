@@ -34,6 +34,9 @@ struct LaneOptions {
   int at_once = 0;
   // Something outside the engine ends its operations: nothing is known about how long they take.
   bool ended_outside = false;
+  // To start its operations takes no time and waits for nothing. So a thread that makes one ready
+  // in the middle of another operation starts it itself.
+  bool instant = false;
   int link = kNoLink;  // or the device at the far end of the link that carries the copies
 };
 

@@ -149,6 +149,7 @@ struct EngineState {
   void start_now(Operation* operation) noexcept;
   void launch(Operation* operation);
   void wrote(Operation* operation, Storage* storage, std::vector<FailurePointer>& replaced);
+  Operation* start_instant() noexcept;
   Operation* end(Operation* operation, std::vector<FailurePointer>& replaced);
   void release_storages(StorageList reads, StorageList writes, const FailurePointer& failure,
                         std::vector<FailurePointer>& replaced);
@@ -263,6 +264,7 @@ struct EngineState {
   int lane_count = 0;
   std::atomic<uint64_t> pool_lanes{0};    // the set of lanes without a thread of their own
   std::atomic<uint64_t> ready_lanes{0};   // the set of lanes with ready operations
+  uint64_t instant_lanes = 0;             // see LaneOptions::instant
   std::atomic<uint64_t> wanted_lanes{0};  // those with ready operations that some thread waits for
   std::vector<TileJob*> jobs;
   std::atomic<uint32_t> job_count{0};  // = jobs.size(), for spinning threads

@@ -8,8 +8,11 @@ namespace gemel {
 namespace {
 
 int lane_of_errands(bool sums) {
-  static const int lane = Engine::get().add_lane({.name = "errands", .ended_outside = true});
-  static const int lane_of_sums = Engine::get().add_lane({.name = "sums", .ended_outside = true});
+  static const auto add = [](const char* name) {
+    return Engine::get().add_lane({.name = name, .ended_outside = true, .instant = true});
+  };
+  static const int lane = add("errands");
+  static const int lane_of_sums = add("sums");
   return sums ? lane_of_sums : lane;
 }
 
