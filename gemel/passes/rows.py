@@ -18,18 +18,27 @@ from gemel.ops.shape import axis_order
 
 #: The first row of each block, and the end of the last.
 Bounds = Sequence[int]
+#: The most rows of which the size of a block is a multiple.
+WHOLE = 32
 
 
 def bounds_of(rows: int, blocks: int) -> list[int]:
     """The first rows of blocks of about equal size, and the end; no block is empty.
 
+    The first is not the largest, because what follows waits for it. Large blocks are multiples of 32
+    rows, which products compute without a rest.
+
     >>> bounds_of(7, 3)
     [0, 2, 4, 7]
     >>> bounds_of(1, 3)
     [0, 1]
+    >>> bounds_of(256, 3)
+    [0, 64, 160, 256]
     """
     blocks = max(1, min(blocks, rows))
-    return [rows * block // blocks for block in range(blocks + 1)]
+    half = max(1, rows // blocks // 2)
+    unit = min(WHOLE, 1 << (half.bit_length() - 1))
+    return [*(rows * block // blocks // unit * unit for block in range(blocks)), rows]
 
 
 def in_rows(graph: Graph, bounds: Bounds) -> Graph | None:
