@@ -7,6 +7,8 @@
 #include <algorithm>
 #include <exception>
 
+#include "engine/engine.h"
+#include "memory/machine.h"
 #include "memory/signals.h"
 #include "program/courier_work.h"
 #include "program/error.h"
@@ -19,7 +21,10 @@ double CourierWork::worked() {
 }
 
 CourierWork::CourierWork(int rank, const std::vector<int>& sockets)
-    : rank_(rank), size_(static_cast<int>(sockets.size())), peers_(sockets.size()) {
+    : rank_(rank),
+      size_(static_cast<int>(sockets.size())),
+      crowded_(Engine::get().workers() + 1 >= machine::cores()),
+      peers_(sockets.size()) {
   if (pipe(bell_) != 0) throw Error("OSError", "Courier: no pipe can be had");
   for (int end : bell_) fcntl(end, F_SETFL, fcntl(end, F_GETFL) | O_NONBLOCK);
   for (int end : bell_) fcntl(end, F_SETFD, FD_CLOEXEC);
@@ -27,7 +32,7 @@ CourierWork::CourierWork(int rank, const std::vector<int>& sockets)
     peers_[other].socket = sockets[other];
     if (other != rank_) fcntl(sockets[other], F_SETFL, fcntl(sockets[other], F_GETFL) | O_NONBLOCK);
   }
-  desk = Desk::make([this] { ring(); }, true);
+  desk = Desk::make([this] { heard(); }, true);
   const SignalsBlocked blocked;
   thread_ = std::thread([this] { run(); });
 }
@@ -38,6 +43,30 @@ CourierWork::~CourierWork() {
     if (other != rank_) ::close(peers_[other].socket);
   }
   for (int end : bell_) ::close(end);
+}
+
+// There is something on the desk. If all cores compute, the thread might not get one before they
+// have ended, although sending takes a moment only. Then the thread that brings it sends it, as far
+// as the connections take it now.
+void CourierWork::heard() noexcept {
+  if (!crowded_ || !send_here()) ring();
+}
+
+// Whether the courier's thread has nothing to do before more arrives.
+bool CourierWork::send_here() noexcept {
+  const std::unique_lock lock(working_, std::try_to_lock);
+  if (!lock || given_up_ != nullptr) return false;
+  try {
+    take();
+  } catch (const std::exception& error) {
+    fail("worker " + std::to_string(rank_) + " could not go on: " + error.what());
+  }
+  for (int other = 0; other < size_; ++other) {
+    if (other == rank_ || peers_[other].gone) continue;
+    if (!peers_[other].going.empty()) return false;
+    set_enough(other);
+  }
+  return !patient_ && !stuck_ && given_up_ == nullptr;
 }
 
 void CourierWork::ring() noexcept {
@@ -80,16 +109,23 @@ void CourierWork::run() {
   std::vector<pollfd> polled;
   std::vector<int> ranks;
   try {
-    while (given_up_ == nullptr) round(polled, ranks);
+    while (round(polled, ranks)) continue;
   } catch (const std::exception& error) {
-    fail("worker " + std::to_string(rank_) + " could not go on: " + error.what());
-    while (given_up_ == nullptr) round(polled, ranks);
+    {
+      const std::lock_guard guard(working_);
+      fail("worker " + std::to_string(rank_) + " could not go on: " + error.what());
+    }
+    while (round(polled, ranks)) continue;
   }
+  const std::lock_guard guard(working_);
   tell_of_waiting();
   for (auto& [key, sum] : std::exchange(open_, {})) sum->errand->end(given_up_);
 }
 
-void CourierWork::round(std::vector<pollfd>& polled, std::vector<int>& ranks) {
+// Sleeps until there is something to do, and does it. False if the courier has given up.
+bool CourierWork::round(std::vector<pollfd>& polled, std::vector<int>& ranks) {
+  std::unique_lock lock(working_);
+  if (given_up_ != nullptr) return false;
   tell_of_waiting();
   polled.assign(1, {bell_[0], POLLIN, 0});
   ranks.assign(1, rank_);
@@ -101,22 +137,23 @@ void CourierWork::round(std::vector<pollfd>& polled, std::vector<int>& ranks) {
     polled.push_back({peer.socket, static_cast<short>(POLLIN | (going ? POLLOUT : 0)), 0});
     ranks.push_back(other);
   }
-  const bool patient = open_.empty() || stuck_;
-  const int ready = poll(polled.data(), polled.size(), patient ? -1 : kTryingMilliseconds);
+  patient_ = open_.empty() || stuck_;
+  const int patience = patient_ ? -1 : kTryingMilliseconds;
+  lock.unlock();
+  const int ready = poll(polled.data(), polled.size(), patience);
+  lock.lock();
+  patient_ = false;
   bool all = ready == 0;
-  if (polled[0].revents != 0) all |= take();
+  if (polled[0].revents != 0) all |= answer();
   for (size_t i = 1; i < polled.size(); ++i) {
     if (all || (polled[i].revents & ~POLLOUT) != 0) drain(ranks[i]);
     if (all || (polled[i].revents & POLLOUT) != 0) empty(ranks[i]);
   }
+  return true;
 }
 
-// Starts the errands that have become ready, and notes whether the courier is being closed. True if
-// there were errands.
+// Starts the errands that have become ready. True if there were some.
 bool CourierWork::take() {
-  char bytes[64];
-  while (read(bell_[0], bytes, sizeof bytes) > 0) continue;
-  rung_ = false;
   bool any = false;
   while (std::shared_ptr<Errand> errand = desk->take(std::chrono::microseconds(0))) {
     Asked asked;
@@ -133,6 +170,15 @@ bool CourierWork::take() {
     const std::lock_guard guard(mutex_);
     ++ended_;
   }
+  return any;
+}
+
+// The thread has been woken. True if there were errands.
+bool CourierWork::answer() {
+  char bytes[64];
+  while (read(bell_[0], bytes, sizeof bytes) > 0) continue;
+  rung_ = false;
+  const bool any = take();
   const std::lock_guard guard(mutex_);
   if (closing_ != nullptr) given_up_ = closing_;
   return any;

@@ -69,7 +69,6 @@ struct Peer {
   size_t at = 0, end = 0;
 };
 
-// Only the thread touches this state, except where stated otherwise.
 class CourierWork {
  public:
   CourierWork(int rank, const std::vector<int>& sockets);
@@ -84,8 +83,11 @@ class CourierWork {
 
  private:
   void run();
-  void round(std::vector<pollfd>& polled, std::vector<int>& ranks);
+  bool round(std::vector<pollfd>& polled, std::vector<int>& ranks);
+  void heard() noexcept;
+  bool send_here() noexcept;
   bool take();
+  bool answer();
   void start(std::shared_ptr<Errand> errand, Asked asked);
   void queue(Sum& sum, int rank, bool total);
   void empty(int rank);
@@ -111,17 +113,23 @@ class CourierWork {
 
   const int rank_;
   const int size_;
+  // Whether all cores compute: then the thread may have to wait for one.
+  const bool crowded_;
+
+  // Guards the members up to `given_up_`. The thread holds it except while it sleeps.
+  std::mutex working_;
+  bool patient_ = false;  // the thread sleeps until it is woken
   std::vector<Peer> peers_;
   std::map<Key, std::unique_ptr<Sum>> open_;
   // Parts of sums that have not started here.
   std::map<std::pair<Key, int>, std::unique_ptr<Buffer>> early_;
   Buffers buffers_;
-  int bell_[2] = {-1, -1};
-  std::atomic<bool> rung_{false};
-  std::thread thread_;
   bool stuck_ = false;  // there is a problem: nothing is sent or received any more
   FailurePointer given_up_;
 
+  int bell_[2] = {-1, -1};
+  std::atomic<bool> rung_{false};
+  std::thread thread_;
   std::mutex joining_;
   std::mutex mutex_;  // guards the members below
   std::unordered_map<uint64_t, uint64_t> turns_;

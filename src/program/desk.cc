@@ -155,11 +155,17 @@ void Desk::issue(uint64_t number, std::string name, const std::vector<Tensor*>& 
 
 void Desk::put(std::shared_ptr<Errand> errand) {
   {
-    const std::lock_guard guard(mutex_);
+    std::unique_lock lock(mutex_);
     if (closed_ == nullptr) {
       waiting_.push_back(std::move(errand));
       changed_.notify_one();
-      if (bell_) bell_();
+      if (!bell_) return;
+      // Without the lock, because the bell may take what is there.
+      ++ringing_;
+      lock.unlock();
+      bell_();
+      lock.lock();
+      if (--ringing_ == 0) changed_.notify_all();
       return;
     }
   }
@@ -178,11 +184,12 @@ std::shared_ptr<Errand> Desk::take(std::chrono::microseconds patience) {
 void Desk::close(const FailurePointer& failure) {
   std::deque<std::shared_ptr<Errand>> left;
   {
-    const std::lock_guard guard(mutex_);
+    std::unique_lock lock(mutex_);
     if (closed_ != nullptr) return;
     closed_ = failure;
     left.swap(waiting_);
     changed_.notify_all();
+    changed_.wait(lock, [this] { return ringing_ == 0; });
   }
   for (const std::shared_ptr<Errand>& errand : left) {
     if (errand->failure == nullptr) errand->end(failure);

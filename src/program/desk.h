@@ -46,7 +46,8 @@ class Errand {
 // Where errands wait. They have a lane of their own, which delays no other lane.
 class Desk : public std::enable_shared_from_this<Desk> {
  public:
-  // `bell` is called, on any thread, when there may be something to take. `sums` have a separate
+  // `bell` is called, on any thread, when there may be something to take; it must not throw, and is
+  // not called any more when close() has returned. `sums` have a separate
   // lane, so that a thread that does an errand may wait for sums: within one lane, the results that
   // may be computed ahead of an older operation are limited.
   static std::shared_ptr<Desk> make(std::function<void()> bell = {}, bool sums = false);
@@ -70,6 +71,7 @@ class Desk : public std::enable_shared_from_this<Desk> {
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<std::shared_ptr<Errand>> waiting_;
+  int ringing_ = 0;  // threads that are calling the bell
   FailurePointer closed_;
 };
 
