@@ -33,8 +33,19 @@ def test_blocks_are_about_as_large_and_never_empty():
         for blocks in range(1, 12):
             bounds = bounds_of(rows, blocks)
             sizes = [b - a for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
-            assert sum(sizes) == rows and min(sizes) > 0 and max(sizes) - min(sizes) <= 1
+            half = max(1, rows // min(rows, blocks) // 2)
+            assert sum(sizes) == rows and min(sizes) > 0 and max(sizes) - min(sizes) <= 2 * half
             assert len(sizes) == min(rows, blocks)
+
+
+def test_large_blocks_are_whole_and_the_first_is_not_the_largest():
+    for rows in (256, 300, 1000, 4096, 32000):
+        for blocks in range(2, 9):
+            bounds = bounds_of(rows, blocks)
+            sizes = [b - a for a, b in zip(bounds[:-1], bounds[1:], strict=True)]
+            unit = min(32, 1 << ((rows // blocks // 2).bit_length() - 1))
+            assert all(bound % unit == 0 for bound in bounds[:-1])
+            assert sizes[0] == min(sizes[:-1]) and max(sizes) - min(sizes) <= 2 * unit
 
 
 def product(x: Any, w: Any, c: Any) -> Any:

@@ -20,10 +20,12 @@ double CourierWork::worked() {
   return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
 }
 
-CourierWork::CourierWork(int rank, const std::vector<int>& sockets)
+CourierWork::CourierWork(int rank, const std::vector<int>& sockets, Courier::Sender sender)
     : rank_(rank),
       size_(static_cast<int>(sockets.size())),
-      crowded_(Engine::get().workers() + 1 >= machine::cores()),
+      sends_here_(
+          sender == Courier::Sender::kBringer ||
+          (sender == Courier::Sender::kEither && Engine::get().workers() + 1 >= machine::cores())),
       peers_(sockets.size()) {
   if (pipe(bell_) != 0) throw Error("OSError", "Courier: no pipe can be had");
   for (int end : bell_) fcntl(end, F_SETFL, fcntl(end, F_GETFL) | O_NONBLOCK);
@@ -45,11 +47,11 @@ CourierWork::~CourierWork() {
   for (int end : bell_) ::close(end);
 }
 
-// There is something on the desk. If all cores compute, the thread might not get one before they
-// have ended, although sending takes a moment only. Then the thread that brings it sends it, as far
-// as the connections take it now.
+// There is something on the desk. If all cores compute, the courier's thread might not get one
+// before they have ended, although sending takes a moment only. Then the thread that brings it
+// sends it, as far as the connections take it now.
 void CourierWork::heard() noexcept {
-  if (!crowded_ || !send_here()) ring();
+  if (!sends_here_ || !send_here()) ring();
 }
 
 // Whether the courier's thread has nothing to do before more arrives.
@@ -61,12 +63,13 @@ bool CourierWork::send_here() noexcept {
   } catch (const std::exception& error) {
     fail("worker " + std::to_string(rank_) + " could not go on: " + error.what());
   }
+  if (stuck_) return false;
   for (int other = 0; other < size_; ++other) {
     if (other == rank_ || peers_[other].gone) continue;
     if (!peers_[other].going.empty()) return false;
     set_enough(other);
   }
-  return !patient_ && !stuck_ && given_up_ == nullptr;
+  return !patient_;
 }
 
 void CourierWork::ring() noexcept {
@@ -261,8 +264,8 @@ void CourierWork::fail_unequal(const Sum& sum, int rank, size_t sent, size_t nee
 
 // ---- what others see
 
-Courier::Courier(int rank, const std::vector<int>& sockets)
-    : work_(std::make_unique<CourierWork>(rank, sockets)) {}
+Courier::Courier(int rank, const std::vector<int>& sockets, Sender sender)
+    : work_(std::make_unique<CourierWork>(rank, sockets, sender)) {}
 Courier::~Courier() {
   // A forked child does not have the thread, so it cannot join it. The work is leaked there.
   if (getpid() != work_->process) static_cast<void>(work_.release());

@@ -32,8 +32,12 @@ class Courier {
     double worked = 0;         // CPU time that its thread has used, in seconds
   };
 
-  // Takes ownership of one connected stream socket for each rank; -1 for its own.
-  Courier(int rank, const std::vector<int>& sockets);
+  // Who sends first, the thread that brings a sum or the courier's own.
+  enum class Sender { kEither, kBringer, kOwn };
+
+  // Takes ownership of one connected stream socket for each rank; -1 for its own. `kEither`: if all
+  // cores compute, its own thread might have to wait for one, so it does not send first.
+  Courier(int rank, const std::vector<int>& sockets, Sender sender = Sender::kEither);
   ~Courier();  // closes the sockets, which tells the others that it is gone
 
   // Returns the number of the next sum with this tag. Its errand has to be issued to the desk with

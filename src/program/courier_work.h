@@ -71,7 +71,7 @@ struct Peer {
 
 class CourierWork {
  public:
-  CourierWork(int rank, const std::vector<int>& sockets);
+  CourierWork(int rank, const std::vector<int>& sockets, Courier::Sender sender);
   ~CourierWork();
 
   uint64_t number(uint64_t tag, const std::string& name, int item, int priority);
@@ -113,8 +113,7 @@ class CourierWork {
 
   const int rank_;
   const int size_;
-  // Whether all cores compute: then the thread may have to wait for one.
-  const bool crowded_;
+  const bool sends_here_;  // the thread that brings a sum sends it
 
   // Guards the members up to `given_up_`. The thread holds it except while it sleeps.
   std::mutex working_;

@@ -15,6 +15,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "engine/engine.h"
@@ -59,6 +60,13 @@ Arrays drawn(const std::vector<int64_t>& sizes, int code, std::mt19937& draw) {
     }
   }
   return found;
+}
+
+// Who sends first in the couriers that are made.
+Courier::Sender sender = Courier::Sender::kBringer;
+
+std::unique_ptr<Courier> made(int rank, const std::vector<int>& sockets) {
+  return std::make_unique<Courier>(rank, sockets, sender);
 }
 
 Arrays ones(int64_t size) {
@@ -178,7 +186,7 @@ void sums_are_exact(int ranks, int room, unsigned seed) {
   const auto ends = connected(ranks, room);
   std::vector<std::unique_ptr<Courier>> couriers;
   for (int rank = 0; rank < ranks; ++rank) {
-    couriers.push_back(std::make_unique<Courier>(rank, ends[rank]));
+    couriers.push_back(made(rank, ends[rank]));
   }
   std::vector<Case> cases;
   for (uint64_t tag = 0; tag < 12; ++tag) cases.push_back(drawn_case(tag, ranks, draw));
@@ -223,7 +231,7 @@ void a_rank_goes(unsigned seed) {
   const auto ends = connected(3, 4096);
   std::vector<std::unique_ptr<Courier>> couriers;
   for (int rank = 0; rank < 3; ++rank) {
-    couriers.push_back(std::make_unique<Courier>(rank, ends[rank]));
+    couriers.push_back(made(rank, ends[rank]));
   }
   const Arrays given = ones(kLargest);
   std::vector<Arrays> totals;
@@ -253,7 +261,7 @@ class Against {
   explicit Against(int room = 0) {
     const auto ends = connected(2, room);
     other_ = ends[1][0];
-    courier = std::make_unique<Courier>(0, ends[0]);
+    courier = made(0, ends[0]);
   }
   ~Against() { leave(); }
   void say(const void* bytes, size_t count) {
@@ -371,7 +379,10 @@ void stopped_while_sending() {
 }  // namespace
 
 int main() {
-  for (const int workers : {1, 3}) {
+  using Sender = Courier::Sender;
+  for (const auto& [workers, sends] :
+       {std::pair{1, Sender::kBringer}, {3, Sender::kBringer}, {3, Sender::kOwn}}) {
+    sender = sends;
     Engine::get().configure(workers, false, 0, 0);
     unsigned seed = 0;
     for (const int ranks : {1, 2, 3, 5}) {
