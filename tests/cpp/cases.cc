@@ -570,6 +570,58 @@ void operations_end_when_told(int workers) {
   Engine::get().wait_all();
 }
 
+// engine.md 44: one worker, which is inside of the writer, and no thread that waits.
+void what_is_written_early_starts_instantly() {
+  Engine::get().configure(1, false, 0, 0);
+  const int lane =
+      Engine::get().add_lane({.name = "at once", .ended_outside = true, .instant = true});
+  const int other_lane = Engine::get().add_lane({.name = "soon", .ended_outside = true});
+  Handle early, late, failed, result, second, third, fourth;
+  Begun begun, not_begun;
+  std::atomic<bool> inside{false}, go{false};
+  std::atomic<size_t> started{0}, others{0};
+  class Writer : public gemel::Operation {
+   public:
+    explicit Writer(std::function<void(Writer&)> body) : body_(std::move(body)) {}
+    void start(Completion done) override {
+      body_(*this);
+      done(nullptr);
+    }
+
+   private:
+    std::function<void(Writer&)> body_;
+  };
+  auto writer = std::make_unique<Writer>([&](Writer& self) {
+    inside = true;
+    while (!go) std::this_thread::yield();
+    Engine::get().wrote(&self, self.writes[0]);
+    started = begun.count();
+    others = not_begun.count();
+  });
+  writer->writes = {early, late};
+  writer->microseconds = 100;
+  issue({}, {failed}, failing("an input"));
+  Engine::get().wait(failed);
+  Engine::get().issue(std::move(writer));
+  while (!inside) std::this_thread::yield();
+  issue_later({early}, {result}, begun, lane);
+  issue_later({early}, {second}, begun, lane);
+  issue_later({early, failed}, {fourth}, begun, lane);  // is ended instead of started
+  issue_later({early}, {third}, not_begun, other_lane);
+  go = true;
+  wait_until([&] { return begun.count() == 2 && not_begun.count() == 1; });
+  Engine::get().wait(late);
+  check(started == 2 && others == 0,
+        "what is ready in an instant lane starts before wrote returns");
+  for (const size_t index : {0, 1}) begun.take(index)(nullptr);
+  not_begun.take(0)(nullptr);
+  Engine::get().wait_all();
+  check(message_of(result).empty() && message_of(second).empty() && message_of(third).empty(),
+        "and ends when told");
+  check(message_of(fourth) == "an input", "with its input it fails");
+  Engine::get().take_unseen();
+}
+
 // engine.md 39
 void the_clock_ends_operations() {
   class Timed : public gemel::Operation {
@@ -811,6 +863,7 @@ int main() {
   idle_counts_later_operations();
   idle_means_no_reader();
   for (const int workers : {0, 1, 2}) operations_end_when_told(workers);
+  what_is_written_early_starts_instantly();
   the_clock_ends_operations();
   streams_start_early();
   many_failures_are_counted();
