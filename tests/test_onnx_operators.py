@@ -304,6 +304,65 @@ def test_quantized_convolutions(kinds: Any, channels: Any, tmp_path: Path) -> No
     assert found.tolist() == expected.tolist()
 
 
+#: Attributes, the image and the filters of convolutions that are products of bytes.
+BYTES = [
+    ({}, (2, 3, 7), (4, 3, 3)),
+    ({"pads": [2, 1], "strides": [2]}, (1, 2, 9), (3, 2, 4)),
+    ({}, (2, 5, 6, 7), (4, 5, 1, 1)),
+    ({"strides": [2, 3]}, (2, 5, 6, 7), (4, 5, 1, 1)),
+    ({"pads": [1, 1, 1, 1]}, (2, 5, 6, 7), (4, 5, 1, 1)),
+    ({"pads": [1, 0, 2, 1], "dilations": [2, 1]}, (2, 3, 8, 7), (5, 3, 3, 3)),
+    ({"pads": [1, 1, 1, 1], "strides": [2, 2]}, (1, 16, 9, 9), (8, 16, 3, 3)),
+    ({"pads": [0, 1, 1, 0, 1, 1]}, (2, 3, 4, 5, 6), (4, 3, 2, 3, 3)),
+    ({}, (0, 3, 5, 5), (4, 3, 3, 3)),
+]
+
+
+def convolved_whole(how: dict[str, Any], image: Any, filters: Any) -> Any:
+    """The convolution of whole numbers, window by window."""
+    axes = filters.ndim - 2
+    pads, ones = how.get("pads", [0] * (2 * axes)), [1] * axes
+    wide = numpy.pad(image, [(0, 0), (0, 0), *zip(pads[:axes], pads[axes:], strict=True)])
+    dilations, strides = how.get("dilations", ones), how.get("strides", ones)
+    spans = [(k - 1) * d + 1 for k, d in zip(filters.shape[2:], dilations, strict=True)]
+    seen = numpy.lib.stride_tricks.sliding_window_view(wide, spans, tuple(range(2, 2 + axes)))
+    steps = [slice(None, None, step) for step in (*strides, *dilations)]
+    seen = seen[(slice(None), slice(None), *steps)]
+    over = ((1, *range(2 + axes, 2 + 2 * axes)), (1, *range(2, 2 + axes)))
+    return numpy.moveaxis(numpy.tensordot(seen, filters, over), -1, 1)
+
+
+@pytest.mark.parametrize(("kinds"), [("uint8", "int8"), ("uint8", "uint8"), ("int8", "int8")])
+@pytest.mark.parametrize(("how", "one", "two"), BYTES)
+@pytest.mark.parametrize("zeros", ["none", "one", "each"])
+def test_convolutions_of_bytes(
+    kinds: Any, how: Any, one: Any, two: Any, zeros: str, tmp_path: Path
+) -> None:
+    x, w = whole(kinds[0], *one), whole(kinds[1], *two)
+    zero_x, zero_w = whole(kinds[0]), whole(kinds[1], *(two[:1] if zeros == "each" else ()))
+    given = {} if zeros == "none" else {"zx": zero_x, "zw": zero_w}
+    if not given:
+        zero_x, zero_w = zero_x * 0, zero_w * 0
+    filters = w.astype("int64") - zero_w.reshape((-1, *[1] * (w.ndim - 1)))
+    wide = convolved_whole(how, x.astype("int64") - zero_x, filters)
+    node = onnx.helper.make_node("ConvInteger", ["x", "w", *given], ["y"], **how)
+    found = run(node, tmp_path, x, w=w, **given)
+    assert found.dtype == "int32" and found.shape == wide.shape
+    assert found.tolist() == wide.tolist()
+    program = gemel.compile(gemel.onnx.load(tmp_path / "made.onnx"))
+    assert program(np.array(x, dtype=kinds[0])).tolist() == wide.tolist()
+
+
+def test_convolutions_of_bytes_are_products_of_bytes(tmp_path: Path) -> None:
+    x, w = whole("uint8", 2, 8, 9, 9), whole("int8", 4, 8, 3, 3)
+    node = onnx.helper.make_node("ConvInteger", ["x", "w"], ["y"])
+    run(node, tmp_path, x, w=w)
+    program = gemel.compile(gemel.onnx.load(tmp_path / "made.onnx"))
+    nodes = program.graph(np.array(x), optimized=True).walk()
+    bodies = [node.params["body"] for node in nodes if "body" in node.params]
+    assert any(node.op is matmul_of_bytes for body in bodies for node in body.walk())
+
+
 def test_zero_points_along_an_axis_that_is_not_there(tmp_path: Path) -> None:
     node = onnx.helper.make_node("DequantizeLinear", ["x", "s"], ["y"], axis=2)
     with pytest.raises(ShapeError, match=r"DequantizeLinear\): axis 2: the input has 1 axes"):

@@ -25,8 +25,8 @@ WHOLE = 32
 def bounds_of(rows: int, blocks: int) -> list[int]:
     """The first rows of blocks of about equal size, and the end; no block is empty.
 
-    The first is not the largest, because what follows waits for it. Large blocks are multiples of 32
-    rows, which products compute without a rest.
+    The first is not the largest, because what follows waits for it. Large blocks are multiples of
+    32 rows, which products compute without a rest.
 
     >>> bounds_of(7, 3)
     [0, 2, 4, 7]

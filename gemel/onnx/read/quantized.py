@@ -6,8 +6,9 @@ from typing import Any
 
 from gemel import np
 from gemel.onnx.read.table import imports
-from gemel.onnx.read.windows import convolved
+from gemel.onnx.read.windows import Window, convolved, window_of
 from gemel.onnx.types import dtype_of
+from gemel.ops.windows import windows
 
 
 def _lined(node: Any, x: Any, each: Any) -> Any:
@@ -86,7 +87,11 @@ def _row(each: Any) -> Any:
 def _product(a: Any, b: Any, zero_a: Any, zero_b: Any) -> Any:
     """(a - zero_a) @ (b - zero_b) in int32, multiplied out: products of bytes are several times as
     fast as those of differences, and that sums begin again past int32 changes nothing."""
-    zero_a = _row(zero_a)
+    return _summed(a, b, _row(zero_a), zero_b)
+
+
+def _summed(a: Any, b: Any, zero_a: Any, zero_b: Any) -> Any:
+    """The same for zero points that broadcast with the factors."""
     if a.ndim < 2 or b.ndim < 2:
         return np.matmul(_centred(a, zero_a), _centred(b, zero_b)).astype("int32")
     wide_a, wide_b = _centred(a, None), _centred(b, None)
@@ -109,10 +114,41 @@ def _channels(weight: Any, each: Any) -> Any:
 
 def _convolved(node: Any, x: Any, weight: Any, zero_x: Any, zero_w: Any) -> Any:
     """The sums of products as int32; what the image is padded with is its zero point."""
+    if node.get("group", 1) == 1 and x.dtype.itemsize == weight.dtype.itemsize == 1:
+        return _convolved_bytes(window_of(node, x, weight.shape[2:]), x, weight, zero_x, zero_w)
     image, filters = _centred(x, zero_x), _centred(weight, _channels(weight, zero_w))
     # float64 holds sums of products of bytes exactly, and past int32 they begin again.
     sums = convolved(node, image.astype("float64"), filters.astype("float64"))
     return np.rint(sums).astype("int64").astype("int32")
+
+
+def _convolved_bytes(window: Window, x: Any, weight: Any, zero_x: Any, zero_w: Any) -> Any:
+    """The same by a product of bytes: of windows, written side by side, and filters.
+
+    Channels are last there, so that a window consists of runs of bytes.
+    """
+    axes, filters = weight.ndim - 2, weight.shape[0]
+    if not window.widens and window.stride == window.kernel == (1,) * axes:
+        pixels = np.reshape(x, (*x.shape[:2], -1))
+        zero_w = zero_w if zero_w is None or zero_w.ndim == 0 else np.reshape(zero_w, (-1, 1))
+        sums = _summed(np.reshape(weight, (filters, -1)), pixels, zero_w, zero_x)
+        return np.reshape(sums, (x.shape[0], filters, *x.shape[2:]))
+    image = np.moveaxis(x, 1, -1)
+    if window.widens:
+        # Bytes wrap around: the difference becomes the zero point outside, and x again inside.
+        sides = [(0, 0), *zip(window.before, window.after, strict=True), (0, 0)]
+        given = np.zeros((), dtype=x.dtype) if zero_x is None else np.reshape(zero_x, ())
+        image = np.pad(image - given, sides) + given
+    seen = windows(
+        np.moveaxis(image, -1, 1), kernel=window.kernel, stride=window.stride, dilate=window.dilate
+    )
+    places = seen.shape[2 + axes :]
+    inside, outside = range(2, 2 + axes), range(2 + axes, 2 + 2 * axes)
+    rows = np.transpose(seen, (0, *outside, *inside, 1))
+    rows = np.reshape(rows, (-1, weight.size // filters))
+    columns = np.transpose(np.reshape(np.moveaxis(weight, 1, -1), (filters, -1)))
+    sums = np.reshape(_summed(rows, columns, zero_x, zero_w), (x.shape[0], *places, filters))
+    return np.moveaxis(sums, -1, 1)
 
 
 def _requantized(sums: Any, scale: Any, scale_y: Any, zero_y: Any) -> Any:

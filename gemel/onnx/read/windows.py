@@ -19,8 +19,13 @@ class Window(NamedTuple):
     before: tuple[int, ...]
     after: tuple[int, ...]
 
+    @property
+    def widens(self) -> bool:
+        """Whether there is any padding."""
+        return any((*self.before, *self.after))
 
-def _window(node: Any, x: Any, kernel: Any) -> Window:
+
+def window_of(node: Any, x: Any, kernel: Any) -> Window:
     """The window of a node over an image (N, C, *space)."""
     kernel = tuple(int(n) for n in kernel)
     axes = len(kernel)
@@ -64,7 +69,7 @@ def _around(x: Any, window: Window, value: float = 0) -> Any:
 @imports("Conv")
 def convolved(node: Any, x: Any, weight: Any, bias: Any = None) -> Any:
     """The convolution of an image, with the attributes of `Conv`."""
-    window = _window(node, x, weight.shape[2:])
+    window = window_of(node, x, weight.shape[2:])
     pad = window.before
     if window.before != window.after:
         x, pad = _around(x, window), (0,) * len(pad)
@@ -169,7 +174,7 @@ def _(node: Any, x: Any) -> Any:
 def _pooled(node: Any, x: Any) -> Window:
     if node.get("storage_order", 0):
         raise node.refuse("storage_order: gemel's arrays have rows first")
-    return _window(node, x, node.get("kernel_shape"))
+    return window_of(node, x, node.get("kernel_shape"))
 
 
 def _is_plain(window: Window) -> bool:
