@@ -353,6 +353,18 @@ def test_convolutions_of_bytes(
     assert program(np.array(x, dtype=kinds[0])).tolist() == wide.tolist()
 
 
+@pytest.mark.parametrize("terms", [258, 259])
+def test_sums_in_groups_are_exact(terms: int, tmp_path: Path) -> None:
+    """The largest sums that float32 holds, and larger ones."""
+    x = numpy.full((1, 2 * terms, 3), 255, "uint8")
+    x[:, 0, 1] = x[:, terms, 2] = 254
+    w = numpy.full((4, terms, 1), -127, "int8")
+    node = onnx.helper.make_node("ConvInteger", ["x", "w", "zx", "zw"], ["y"], group=2)
+    found = run(node, tmp_path, x, w=w, zx=numpy.array(0, "uint8"), zw=numpy.array(127, "int8"))
+    wide = (x.astype("int64").reshape(2, terms, 3) * -254).sum(1)
+    assert found.tolist() == numpy.repeat(wide, 2, 0)[None].tolist()
+
+
 def test_convolutions_of_bytes_are_products_of_bytes(tmp_path: Path) -> None:
     x, w = whole("uint8", 2, 8, 9, 9), whole("int8", 4, 8, 3, 3)
     node = onnx.helper.make_node("ConvInteger", ["x", "w"], ["y"])
