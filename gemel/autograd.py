@@ -305,7 +305,9 @@ def _grad_in_trace(heads: Any, variables: Any, head_grads: Any, create_graph: bo
             raise _unrecorded(end.spec)
     pairs = zip(ends, _given(head_grads, ends), strict=True)
     with _Mode(create_graph, None):
-        grads = [full(1, shape=y.shape, dtype=y.dtype) if g is None else g for y, g in pairs]
+        grads = [
+            as_entry(full(1, shape=y.shape, dtype=y.dtype) if g is None else g) for y, g in pairs
+        ]
         found = whole_gradient(trace, ends, grads, wanted)
     found = copied(found) if create_graph else unrecorded(found)
     several = isinstance(variables, (list, tuple))

@@ -69,6 +69,13 @@ class Recording:
         found: Entry = node.entries[0]
         return found
 
+    def origin(self, entry: Entry) -> Entry:
+        """What an array held before the writes while recording was off: all its uses are behind it,
+        so this is where gradients of the array arrive."""
+        while entry.node in self._histories:
+            entry = entry.node.inputs[1]
+        return entry
+
     @property
     def is_paused(self) -> bool:
         """Whether recording is off (`autograd.pause`) in a program whose calls are recorded."""

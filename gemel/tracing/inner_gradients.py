@@ -34,9 +34,11 @@ def whole_gradient(
 ) -> tuple[Entry, ...]:
     """The total gradients of entries in a trace, through all inputs that are the same variables.
 
-    Operations use their inputs as they were then, even if these were overwritten since.
+    Operations use their inputs as they were then, even if these were overwritten since. An array
+    that was overwritten while recording was off is the same variable as before.
     """
     arrays = trace.inputs.arrays()
+    wanted = [trace.recording.origin(entry) for entry in wanted]
     others = [_others(entry, arrays) for entry in wanted]
     _note(trace, ends, [entry for entry in wanted if entry in arrays], arrays)
     every = list(dict.fromkeys([*wanted, *(each for group in others for each in group)]))
