@@ -109,6 +109,24 @@ def test_states_of_servers_are_saved_and_loaded(name: str, early: bool, tmp_path
         numpy.testing.assert_allclose(one, other, rtol=0, atol=1e-5)
 
 
+@pytest.mark.parametrize("servers", [0, 2])
+def test_states_from_before_the_first_step(servers: int, tmp_path: Path) -> None:
+    """Such a file has none: to load it drops what there is, in one process and on servers."""
+    net = network(1)
+    with job(1, servers=servers or 1) as made:
+        store = made.store(0, piece=20) if servers else None
+        trainer = Trainer(net.collect_params(), "adam", {"learning_rate": 0.1}, kvstore=store)
+        trainer.save_states(tmp_path / "begin")
+        steps(net, trainer, 0, slice(2))
+        trainer.load_states(tmp_path / "begin")
+        trainer.save_states(tmp_path / "again")
+        assert sorted(npx.load(tmp_path / "again")) == ["learning_rate", "optimizer.adam"]
+        assert (tmp_path / "again").read_bytes() == (tmp_path / "begin").read_bytes()
+        steps(net, trainer, 0, slice(2))
+        trainer.save_states(tmp_path / "later")
+        assert npx.load(tmp_path / "later")["optimizer.adam"].tolist() == [2] * 4
+
+
 def test_trainers_of_the_same_parameters_take_turns() -> None:
     """Each step has the rate of its own trainer."""
     net = network(1)

@@ -108,12 +108,14 @@ class RemoteUpdater:
     def restore(self, arrays: dict[Any, list[Any]], masters: Any = None) -> None:
         """Replace the states and the numbers of updates, which are those of the optimizer here.
 
+        Without `masters` they are from a file: also if it has none, because nothing was updated.
         A worker that took over from one that died, or from an earlier job, leaves the servers as
         they are until it has pushed: they are further than what its program began with.
         """
         counts, begun = self.optimizer._index_update_count, self.optimizer.begin_num_update
         keys = self._parameters()
-        if not arrays and all(counts.get(one, n) == n for one, n in self._counts().items()):
+        same = all(counts.get(one, n) == n for one, n in self._counts().items())
+        if masters is not None and same and not arrays:
             return  # nothing was loaded
         for one, key in keys:
             sequence = _pushed(key)
