@@ -85,7 +85,10 @@ class FlagsChecked:
                 given[name] = arguments[place]
             if name in given:
                 check_flag(cls.__name__, name, given[name])
-        if arguments or named:  # `copy` and `pickle` give none
+        # `copy` and `pickle` give none, and a user's `__new__` or metaclass may give others than
+        # those that `__init__` gets.
+        usual = type(cls).__call__ is type.__call__ and cls.__new__.__module__.startswith("gemel.")
+        if usual and (arguments or named):
             check_arguments(cls, arguments, named)
         made = super().__new__
         if made is not object.__new__:

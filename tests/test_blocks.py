@@ -515,6 +515,34 @@ def test_missing_arguments() -> None:
         assert type(copy.deepcopy(block)) is type(block)
 
 
+class Counting(type):
+    def __call__(cls, *others: Any, tag: str = "", **settings: Any) -> Any:
+        made = cls.__new__(cls, *others, tag=tag, **settings)
+        made.__init__(len(others), **settings)
+        return made
+
+
+class Counted(nn.HybridBlock, metaclass=Counting):
+    def __init__(self, count: int, shift: float = 0.0) -> None:
+        super().__init__()
+        self.count = count
+
+
+class Made(nn.HybridBlock):
+    def __new__(cls, factor: float, shift: float) -> Any:
+        return super().__new__(cls, factor)
+
+    def __init__(self, factor: float, shift: float) -> None:
+        super().__init__()
+        self.shift = shift
+
+
+def test_classes_that_are_made_in_ways_of_their_own() -> None:
+    """What `__new__` gets need not be what `__init__` gets."""
+    assert Counted(1, 2, tag="a", shift=3).count == 2
+    assert Made(1, shift=2).shift == 2
+
+
 def test_unknown_keywords() -> None:
     for make, near in (
         (lambda: nn.Dense(3, in_unit=4), "in_units"),
