@@ -201,6 +201,8 @@ PARTICULAR |= {"rnn_step", "lstm_step", "gru_step"}
 PARTICULAR |= {"blocked_attention", "blocked_attention_backward"}
 #: Those that are windows where the parts divide the image.
 PARTICULAR |= {"adaptive_pooling", "part_sums", "part_peaks"}
+#: Those that are computed in one sweep if there are many elements.
+PARTICULAR |= {"var", "std", "batch_norm"}
 
 
 def layouts_of(place: int) -> list[str]:

@@ -24,7 +24,7 @@ counters = {"compiled": 0, "loaded": 0, "found": 0}
 #: The sources that decide what code a program becomes: the code generator and all it imports.
 SOURCES = (
     *("codegen", "config.py", "dtype.py", "errors.py", "extent.py", "forms.py"),
-    *("ir/bases.py", "ir/philox.py", "process/forking.py"),
+    *("ir/bases.py", "ir/combiner.py", "ir/philox.py", "process/forking.py"),
 )
 
 

@@ -190,12 +190,18 @@ void Engine::wrote(Operation* operation, Storage* storage) noexcept {
     next = state_->start_instant();
     state_->restore(wakes);
   }
-  // Another thread might not get a core before this operation ends.
+  if (next == nullptr) return;
+  // Another thread might not get a core before this operation ends. This one goes on with it, so it
+  // does not look for other work when what it starts ends at once.
+  const Taker* const taker = std::exchange(own_taker, nullptr);
   while (next != nullptr) {
     state_->execute(next);
+    Wakes wakes;
     Guard guard(state_->lock);
     next = state_->start_instant();
+    state_->restore(wakes);
   }
+  own_taker = taker;
 }
 
 // Called when start() has returned and when the end has been reported; the later call finishes the

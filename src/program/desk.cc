@@ -185,10 +185,11 @@ void Desk::close(const FailurePointer& failure) {
   std::deque<std::shared_ptr<Errand>> left;
   {
     std::unique_lock lock(mutex_);
-    if (closed_ != nullptr) return;
-    closed_ = failure;
-    left.swap(waiting_);
-    changed_.notify_all();
+    if (closed_ == nullptr) {
+      closed_ = failure;
+      left.swap(waiting_);
+      changed_.notify_all();
+    }
     changed_.wait(lock, [this] { return ringing_ == 0; });
   }
   for (const std::shared_ptr<Errand>& errand : left) {
