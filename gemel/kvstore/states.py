@@ -53,6 +53,11 @@ def load_states(
             f"{filename} does not hold the states of {type(rule).__name__.lower()} over "
             f"{len(keys)} parameters; no state was changed"
         )
+    updates = counts.tolist()
+    if any(type(n) is not int or n < 0 for n in updates):
+        raise ParameterFileError(
+            f"{filename}: {updates} are no numbers of updates; no state was changed"
+        )
     states: dict[Any, list[Any]] = {}
     for name, array in arrays.items():
         place, _, number = name.partition(".")
@@ -65,7 +70,7 @@ def load_states(
         states.setdefault(keys[int(place)], []).append(array)
     for updater in updaters:
         updater.restore({key: [array.copy() for array in each] for key, each in states.items()})
-    known = {key: int(n) for key, n in zip(keys, counts.tolist(), strict=True) if n}
+    known = {key: n for key, n in zip(keys, updates, strict=True) if n}
     for counted in rule._all_index_update_counts.values():
         counted.clear()
         counted.update(known)
