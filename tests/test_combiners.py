@@ -146,6 +146,15 @@ def test_variances_of_large_arrays(
                 numpy.testing.assert_allclose(found.asnumpy(), wanted**power, rtol=near)
 
 
+def test_variances_of_views_of_many_short_rows() -> None:
+    """Blocks consist of rows where these are short: otherwise rounding errors add up along all."""
+    x = SOURCE.integers(0, 100, (120000, 4)).astype("float32")
+    for places in (numpy.s_[::2, ::2], numpy.s_[:100000:2, :3], numpy.s_[::-2, 1:3]):
+        view, exact = np.array(x)[places], x[places].astype("float64")
+        numpy.testing.assert_allclose(view.var().asnumpy(), exact.var(), rtol=1e-6)
+        numpy.testing.assert_allclose((view * 0.1).sum().asnumpy(), exact.sum() / 10, rtol=1e-6)
+
+
 @pytest.mark.parametrize("axis", [None, 0, 1])
 def test_variances_of_special_values(axis: Any) -> None:
     """Equal elements, outliers, infinities, NaN, and squares that overflow."""

@@ -343,9 +343,8 @@ class Loops(Vectors):
                 position = self.builder.add(self.builder.mul(flat, extent), index)
                 return walk(number + 1, inside, position, held)
 
-            if number + 1 == self.program.inner:
-                return self.block_loop(extent, 1, held, once, reducer, 2)
-            return self.loop(i64(0), extent, i64(1), held, once)
+            # Blocks of rows, too: rows may be short, and then a block in them is not much.
+            return self.block_loop(extent, 1, held, once, reducer, 2)
 
         return unflatten(walk(0, first, i64(0), flatten(reducer.initial)), reducer.initial)
 
