@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import partial
 from typing import Any
 
@@ -174,6 +175,17 @@ def test_variances_of_special_values(axis: Any) -> None:
         found = np.array(one).var(axis=axis).asnumpy()
         numpy.testing.assert_array_equal(numpy.isnan(found), numpy.isnan(wanted))
         numpy.testing.assert_array_equal(numpy.isinf(found), numpy.isinf(wanted))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "int8", "uint16"])
+def test_variances_of_converted_columns_write_no_converted_array(dtype: str) -> None:
+    """Not even where the elements of few columns are divided into parts."""
+    x = np.array(SOURCE.integers(0, 100, (32, 16, 16, 64))).astype(dtype)
+    program = gemel.compile(lambda x: np.var(x, axis=(0, 1, 2)))
+    (workspace,) = re.findall(r"(\d+) bytes of workspace", str(program.plan_summary(x)))
+    assert int(workspace) < 100_000
+    wanted = x.asnumpy().astype("float64").var(axis=(0, 1, 2))
+    numpy.testing.assert_allclose(program(x).astype("float64").asnumpy(), wanted, rtol=4e-3)
 
 
 def test_gradients_of_large_variances() -> None:

@@ -263,11 +263,11 @@ def batch_norm(
     float16 is computed in float32, in which its mean and inverse stay.
     """
     dtype, axes, lined = x.dtype, other_axes(x, axis), channel_shape(x, axis)
-    x = widened(x)
     count = 1
     for place in axes:
         count = count * x.shape[place]
     middle, squares = about_mean(x, axes)
+    x = widened(x)
     centred = subtract(x, middle)
     mean, total = (reshape(found, shape=gamma.shape) for found in (middle, squares))
     variance = divide(total, count)

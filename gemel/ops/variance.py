@@ -142,21 +142,33 @@ def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
 
 def about_mean(x: Any, axis: Any) -> tuple[Any, Any]:
     """The mean over some axes, which stay with length 1, and the sum of squared distances."""
-    if not in_one_sweep(x, axis):
-        middle = mean(x, axis=axis, keepdims=True)
-        squares = squared_size(subtract(x, middle))
+    wide, axes = measured(x), normalize_axes("var", axis, x.ndim)
+    one_sweep = in_one_sweep(wide, axis)
+    parted = one_sweep and _in_parts(wide, axes)
+    # Parts of what is converted first would be parts of an array that is written for them.
+    if not one_sweep or (parted and wide.dtype is not x.dtype):
+        middle = mean(wide, axis=axis, keepdims=True)
+        squares = squared_size(subtract(wide, middle))
         return middle, sum(widened(squares), axis=axis, keepdims=True)
-    axes = normalize_axes("var", axis, x.ndim)
+    if not parted:
+        options = {"axis": axes, "keepdims": True}
+        return mean_in_blocks(wide, **options), squared_distances(wide, **options)
     first, last = builtins.min(axes), builtins.max(axes)
     before, after = product(x.shape[:first]), product(x.shape[last + 1 :])
-    narrow_enough = before < FEW and after * x.dtype.itemsize <= NARROW
-    if last - first + 1 > len(axes) or not narrow_enough or not product(x.shape) >= LARGE:
-        options = {"axis": axes, "keepdims": True}
-        return mean_in_blocks(x, **options), squared_distances(x, **options)
     rows = reshape(x, shape=(before, product(x.shape[first : last + 1]), after))
     middle, squares = _about_mean_of_parts(rows)
     shape = kept(x.shape, axes)
     return reshape(middle, shape=shape), reshape(squares, shape=shape)
+
+
+def _in_parts(x: Any, axes: tuple[int, ...]) -> bool:
+    """Whether so few results are computed that cores share the work only by parts."""
+    first, last = builtins.min(axes), builtins.max(axes)
+    before, after = product(x.shape[:first]), product(x.shape[last + 1 :])
+    if last - first + 1 > len(axes):
+        return False
+    few = bool(before < FEW) and bool(after * x.dtype.itemsize <= NARROW)
+    return few and bool(product(x.shape) >= LARGE)
 
 
 def in_one_sweep(x: Any, axis: Any) -> bool:
@@ -238,7 +250,7 @@ def _planned(name: str, x: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
     wide = measured(x)
     if not in_one_sweep(wide, axis):
         return _variance(name, x, axis, ddof, keepdims)
-    _, squares = about_mean(wide, axis)
+    _, squares = about_mean(x, axis)
     if not keepdims:
         squares = reshape(squares, shape=averaged(name, x.spec, axis, False).shape)
     return divide(squares, freedom(x, axis, degrees_lost(name, ddof, 0), name))
