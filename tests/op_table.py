@@ -385,9 +385,6 @@ def _reductions() -> list[Case]:
         found += [_case(name, SMALL, axis=axis, keepdims=bool(axis)) for axis in (None, 0, 1)]
     for name in ("nanargmax", "nanargmin"):
         found += [_case(name, SMALL, axis=axis, keepdims=bool(axis)) for axis in (None, 0, 1)]
-    for name in ("mean_in_blocks", "squared_distances"):
-        found += [_case(name, shape, smooth=soft, axis=axis, keepdims=False) for axis in (1, None)]
-        found.append(_case(name, shape, smooth=soft, axis=(0, 2), keepdims=True))
     for name in ("cumsum", "cumprod"):
         found += [_case(name, Draw(shape, "nonzero"), smooth=soft, axis=axis) for axis in (1, -1)]
     for name in ("cummax", "cummin", "logcumsumexp"):

@@ -3,25 +3,35 @@
 from __future__ import annotations
 
 import builtins
-from math import inf
 from typing import Any
 
-from gemel.dtype import DType, as_dtype
+from gemel.dtype import as_dtype
 from gemel.errors import DTypeError, OperandError, ShapeError
 from gemel.extent import WHOLE
 from gemel.extent import maximum as larger
-from gemel.ir.combiner import Combiner
-from gemel.ir.declare import composite, reduction
+from gemel.extent import minimum as smaller
+from gemel.ir.declare import composite
 from gemel.ir.keywords import REDUCTION, number
+from gemel.ir.op_kinds import Elementwise
 from gemel.ir.public import Array
-from gemel.ir.reference import numpy
-from gemel.ops.elementwise import add, divide, maximum, multiply, sqrt, subtract, where
-from gemel.ops.logic import equal
+from gemel.ir.state import shows_another
+from gemel.ops.elementwise import (
+    add,
+    divide,
+    maximum,
+    minimum,
+    multiply,
+    sqrt,
+    square,
+    stop_gradient,
+    subtract,
+    where,
+)
+from gemel.ops.logic import equal, isfinite, isinf, logical_and
 from gemel.ops.reduction import (
     averaged,
     count,
     in_dtype,
-    kept,
     mean,
     measured,
     selected,
@@ -33,188 +43,79 @@ from gemel.ops.reduction import (
 from gemel.ops.shape import narrow, operand, reshape
 from gemel.spec import Spec, broadcast, normalize_axes, product, same_shape
 
-#: From how many elements mean and variance are computed in one sweep, and how many of them at least
-#: follow one another: along rows, and along columns.
-ALONG, ACROSS = (8192, 512), (256, 64)
-#: So many elements exceed the second-level cache. Columns of fewer are read twice.
-LARGE = 1 << 18
-#: Fewer rows of results than this, of up to this many bytes, are computed from so many parts, which
-#: cores share, if there are LARGE elements.
-FEW, NARROW, PARTS = 8, 2048, 32
-
-
-class Distances(Combiner):
-    """The number of elements, one of them, and the sums of the distances of all from it and of
-    their squares.
-
-    The one is the first of a block. So it is as near to the mean as elements are, and the sums are
-    of the size of the deviations, however large the mean is: of what a block's squares are summed
-    to, at most its own share is subtracted again. When blocks are combined, the new one is the mean
-    of both (Chan, Golub and LeVeque, 1983), with the rest that rounding leaves as a sum.
-    """
-
-    def computed(self, dtype: DType) -> DType:
-        """What distances are summed in."""
-        return dtype.floating.accumulate
-
-    def result_dtype(self, dtype: DType) -> DType:
-        """A floating-point one."""
-        return dtype.floating
-
-    def initial(self, dtype: DType) -> Any:
-        """No elements."""
-        return ((dtype, 0),) * 4
-
-    def update(self, xp: Any, state: Any, x: Any, position: Any) -> Any:
-        """Adds the distance from the first."""
-        count, first, total, squares = state
-        first = xp.where(count == 0, x, first)
-        distance = x - first
-        squares = xp.multiply_add(distance, distance, squares)
-        return count + 1, first, total + distance, squares
-
-    def combine(self, xp: Any, a: Any, b: Any) -> Any:
-        """Both blocks about the mean of all."""
-        (many, first, *_), (more, other, *_) = a, b
-        count = many + more
-        share = more / xp.maximum(count, 1)
-        (middle, own), (further, others) = self.about_mean(xp, a), self.about_mean(xp, b)
-        between = (other - first) + (further - middle)
-        beyond = middle + between * share
-        mean = first + beyond
-        rest = (first - mean) + beyond
-        squares = own + others + between * (between * (many * share)) + count * rest * rest
-        both = count, mean, count * rest, squares
-        return tuple(
-            xp.where(many == 0, y, xp.where(more == 0, x, z))
-            for x, y, z in zip(a, b, both, strict=True)
-        )
-
-    def about_mean(self, xp: Any, state: Any) -> Any:
-        """How far the mean is from the one element, and the sum of squared distances from it."""
-        count, _, total, squares = state
-        middle = total / xp.maximum(count, 1)
-        overflown = (squares == inf) & (abs(total) < inf)
-        return middle, xp.where(overflown, squares, xp.maximum(squares - total * middle, 0))
-
-
-class Mean(Distances):
-    """The mean."""
-
-    def result(self, xp: Any, state: Any) -> Any:
-        """The one element and the mean distance from it."""
-        return state[1] + self.about_mean(xp, state)[0]
-
-
-class Squares(Distances):
-    """The sum of squared distances from the mean."""
-
-    def result(self, xp: Any, state: Any) -> Any:
-        """That sum."""
-        return self.about_mean(xp, state)[1]
-
-
-@reduction(combine=Mean())
-def mean_in_blocks(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """The mean, computed in the same loops as `squared_distances`. There are elements."""
-    wide = numpy().asarray(x, as_dtype(x.dtype).floating.name)
-    return numpy().mean(wide, axis=axis, keepdims=keepdims)
-
-
-@mean_in_blocks.gradient
-def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    return (divide(spread(g, x, axis), count(x, axis, "mean")),)
-
-
-@reduction(combine=Squares())
-def squared_distances(x: Any, *, axis: Any = None, keepdims: bool = False) -> Any:
-    """The sum of squared distances from the mean, in one sweep. There are elements."""
-    wide = numpy().asarray(x, as_dtype(x.dtype).floating.name)
-    distances = wide - numpy().mean(wide, axis=axis, keepdims=True)
-    return numpy().sum(distances * distances, axis=axis, keepdims=keepdims)
-
-
-@squared_distances.gradient
-def _(g: Any, y: Any, x: Any, *, axis: Any, keepdims: bool) -> Any:
-    distance = subtract(x, mean_in_blocks(x, axis=axis, keepdims=True))
-    return (multiply(spread(g, x, axis), multiply(distance, 2)),)
+#: From how many elements mean and variance are computed in one sweep: along rows; and along
+#: columns, of matrices whose elements exceed the second-level cache.
+ALONG, ACROSS, LARGE = 8192, 256, 1 << 18
+#: At how many places, and from how many neighbours at each, the mean is estimated before.
+PLACES, NEIGHBOURS = 3, 32
 
 
 def about_mean(x: Any, axis: Any) -> tuple[Any, Any]:
-    """The mean over some axes, which stay with length 1, and the sum of squared distances."""
-    wide, axes = measured(x), normalize_axes("var", axis, x.ndim)
-    one_sweep = in_one_sweep(wide, axis)
-    parted = one_sweep and _in_parts(wide, axes)
-    # Parts of what is converted first would be parts of an array that is written for them.
-    if not one_sweep or (parted and wide.dtype is not x.dtype):
+    """The mean over some axes, which stay with length 1, and the sum of squared distances.
+
+    Of many elements it is computed from the sums of the distances from a number near the mean and
+    of their squares, in one sweep. What is subtracted from the squares then is about as large as
+    what is left, or smaller, so however large the mean is, no digits are lost.
+    """
+    wide = measured(x)
+    if not in_one_sweep(x, axis):
         middle = mean(wide, axis=axis, keepdims=True)
         squares = squared_size(subtract(wide, middle))
         return middle, sum(widened(squares), axis=axis, keepdims=True)
-    if not parted:
-        options = {"axis": axes, "keepdims": True}
-        return mean_in_blocks(wide, **options), squared_distances(wide, **options)
-    first, last = builtins.min(axes), builtins.max(axes)
-    before, after = product(x.shape[:first]), product(x.shape[last + 1 :])
-    rows = reshape(x, shape=(before, product(x.shape[first : last + 1]), after))
-    middle, squares = _about_mean_of_parts(rows)
-    shape = kept(x.shape, axes)
-    return reshape(middle, shape=shape), reshape(squares, shape=shape)
+    axes = normalize_axes("var", axis, x.ndim)
+    near = stop_gradient(near_mean(x, axes))
+    total = sum(subtract(wide, near), axis=axes, keepdims=True)
+    # Not the squares of the same differences: each of the sums can then be divided into parts by
+    # itself, and no array of the differences is made (`passes/parts`).
+    squares = sum(square(subtract(near, wide)), axis=axes, keepdims=True)
+    middle = divide(total, count(x, axes, "var"))
+    left = maximum(subtract(squares, multiply(total, middle)), 0)
+    overflown = logical_and(isinf(squares), isfinite(total))
+    return add(near, middle), where(overflown, squares, left)
 
 
-def _in_parts(x: Any, axes: tuple[int, ...]) -> bool:
-    """Whether so few results are computed that cores share the work only by parts."""
-    first, last = builtins.min(axes), builtins.max(axes)
-    before, after = product(x.shape[:first]), product(x.shape[last + 1 :])
-    if last - first + 1 > len(axes):
-        return False
-    few = bool(before < FEW) and bool(after * x.dtype.itemsize <= NARROW)
-    return few and bool(product(x.shape) >= LARGE)
+def near_mean(x: Any, axes: tuple[int, ...]) -> Any:
+    """A number between the elements, near their mean unless most of those at two places are not:
+    the median of the means of a few neighbours at three places."""
+    first, second, third = (_mean_at(x, axes, place) for place in range(1, PLACES + 1))
+    return maximum(minimum(first, second), minimum(maximum(first, second), third))
+
+
+def _mean_at(x: Any, axes: tuple[int, ...], place: int) -> Any:
+    one = x
+    for axis in axes:
+        many = smaller(NEIGHBOURS, x.shape[axis]) if axis == max(axes) else 1
+        start = (x.shape[axis] - many) * place // (PLACES + 1)
+        x = narrow(x, axis=axis, start=start, length=many)
+        one = narrow(one, axis=axis, start=start, length=1)
+    # Only these few are converted. With distances from one of them, the mean of equal elements is
+    # exact.
+    x, one = measured(x), measured(one)
+    return add(one, mean(subtract(x, one), axis=axes, keepdims=True))
+
+
+def is_computed(x: Any) -> bool:
+    """Whether elements are computed where they are read. Two sweeps do so, too; but what the mean
+    is estimated from would be read from an array of all of them."""
+    node = getattr(x, "node", None)
+    while node is not None and shows_another(node):
+        node = node.inputs[0].node
+    return node is not None and isinstance(node.op, Elementwise)
 
 
 def in_one_sweep(x: Any, axis: Any) -> bool:
     """Whether one sweep pays: if each result is of many elements. For free sizes this sets a guard,
     unless what is known decides."""
     axes = normalize_axes("var", axis, x.ndim)
-    if x.dtype.kind != "f" or not axes:
+    if x.dtype.kind == "c" or not axes or is_computed(x):
         return False
-    # Neighbouring axes are one loop; the last of these loops should not end too often.
-    first = last = max(axes)
-    while first - 1 in axes:
-        first -= 1
-    many, run = count(x, axes, "var"), product(x.shape[first : last + 1])
-    least, shortest = ALONG if last == x.ndim - 1 else ACROSS
-    wanted = [(many, least), (run, shortest)]
+    last, many = max(axes), count(x, axes, "var")
+    wanted = [(many, ALONG if last == x.ndim - 1 else ACROSS)]
     if last < x.ndim - 1:
         wanted.append((many * product(x.shape[last + 1 :]), LARGE))
     if any(type(number) is int and number < most for number, most in wanted):
         return False
     return all(bool(number >= most) for number, most in wanted)
-
-
-def _about_mean_of_parts(x: Any) -> tuple[Any, Any]:
-    """The mean over the middle one of three axes, and the sum of squared distances from it."""
-    before, size, after = x.shape
-    length = size // PARTS
-    done = length * PARTS
-    # Means of parts are as exact as the elements' distances from one of them.
-    one = narrow(x, axis=1, start=0, length=1)
-    rows = narrow(x, axis=1, start=0, length=done)
-    rows = reshape(rows, shape=(before, PARTS, length, after))
-    rows = subtract(rows, reshape(one, shape=(before, 1, 1, after)))
-    parts = [(length, mean_in_blocks(rows, axis=2), squared_distances(rows, axis=2))]
-    if done < size:
-        rest = subtract(narrow(x, axis=1, start=done, length=size - done), one)
-        options = {"axis": 1, "keepdims": True}
-        found = mean_in_blocks(rest, **options), squared_distances(rest, **options)
-        parts.append((size - done, *found))
-    options = {"axis": 1, "keepdims": True}
-    total = builtins.sum(sum(multiply(middle, many), **options) for many, middle, _ in parts)
-    middle_of_all = divide(total, size)
-    squares = 0
-    for many, middle, own in parts:
-        apart = subtract(middle, middle_of_all)
-        squares = squares + sum(add(own, multiply(multiply(apart, apart), many)), **options)
-    return add(one, middle_of_all), squares
 
 
 @composite(public="np", method=True, common=REDUCTION, mxnet="_npi_var")
@@ -247,8 +148,7 @@ def _(x: Any, *, axis: Any, ddof: float, keepdims: bool) -> Any:
 
 def _planned(name: str, x: Any, axis: Any, ddof: float, keepdims: bool) -> Any:
     """`_variance`, of large arrays in one sweep."""
-    wide = measured(x)
-    if not in_one_sweep(wide, axis):
+    if not in_one_sweep(x, axis):
         return _variance(name, x, axis, ddof, keepdims)
     _, squares = about_mean(x, axis)
     if not keepdims:

@@ -119,8 +119,8 @@ def _convolved(node: Any, x: Any, weight: Any, zero_x: Any, zero_w: Any) -> Any:
     if node.get("group", 1) == 1 and x.dtype.itemsize == weight.dtype.itemsize == 1:
         return _convolved_bytes(window_of(node, x, weight.shape[2:]), x, weight, zero_x, zero_w)
     image, filters = _centred(x, zero_x), _centred(weight, _channels(weight, zero_w))
-    # Sums of so few products are whole numbers that float32 holds. float64 holds those of any number
-    # of products of bytes, and past int32 they begin again.
+    # Sums of so few products are whole numbers that float32 holds. float64 holds those of any
+    # number of products of bytes, and past int32 they begin again.
     few = weight.size // weight.shape[0] * LARGEST**2 < 2**24
     wide = "float32" if few and x.dtype.itemsize == weight.dtype.itemsize == 1 else "float64"
     sums = convolved(node, image.astype(wide), filters.astype(wide))
