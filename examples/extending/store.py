@@ -15,14 +15,14 @@ rows, meeting, here = [None, None], Barrier(2), local()
 class Threads(kvstore.KVStoreBase):  # noqa: D101
     num_workers, rank = len(rows), property(lambda self: here.rank)
 
-    def pushpull(self, key, value, out=None, priority=0, joined=sum):  # noqa: D102
+    def pushpull(self, key, value, out=None, priority=0, joined=sum):
         meeting.wait()  # all have read the last rows
         rows[self.rank] = sum(each.asnumpy() for each in value)
         meeting.wait()
         for each in out or value:
             each[...] = joined(rows)
 
-    def broadcast(self, key, value, out, priority=0):  # noqa: D102
+    def broadcast(self, key, value, out, priority=0):
         self.pushpull(key, [value], out, priority, lambda rows: rows[0])
 
 
