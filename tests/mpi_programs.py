@@ -545,6 +545,11 @@ def main(name: str, folder: Path, settings: dict[str, Any]) -> None:
     found = CASES[name](store, folder, settings)
     (folder / f"{store.rank}.json").write_text(json.dumps(found))
     if isinstance(found, dict) and "error" in found:
+        # MPI ends the others as soon as one ends so; here each of them is to tell what it was told.
+        for _ in range(100 if name == "apart" else 0):
+            if len(list(folder.glob("[0-9].json"))) == store.num_workers:
+                break
+            time.sleep(0.1)
         sys.exit(1)
 
 
