@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from gemel import dtype as dtypes
 from gemel.codegen.language.lane import Lane, Recorded, Recorder, naming
 from gemel.codegen.language.program import Instruction
+from gemel.codegen.language.values import in_kind
 from gemel.dtype import DType
 from gemel.errors import FormulaError
 from gemel.ir.combiner import Combiner
@@ -62,7 +63,7 @@ class Carry(NamedTuple):
 @lru_cache(maxsize=256)
 def carry_of(combiner: Combiner, dtype: DType) -> Carry:
     """The formulas for elements that are computed in `dtype`. Raises `FormulaError`."""
-    initial = tuple((kind, _held(number, kind)) for kind, number in combiner.initial(dtype))
+    initial = tuple((kind, in_kind(number, kind)) for kind, number in combiner.initial(dtype))
     kinds = [kind for kind, _ in initial]
     count = len(kinds)
 
@@ -93,12 +94,6 @@ def _fragment(
         raise FormulaError(f"a formula returns {len(values)} values, but there are {len(kinds)}")
     results = [value.cast(kind).position for value, kind in zip(values, kinds, strict=True)]
     return Fragment(tuple(recorder.code), len(given), tuple(results))
-
-
-def _held(number: Any, dtype: DType) -> Any:
-    """A number as constants of a dtype have it."""
-    kind = dtype.kind
-    return bool(number) if kind == "b" else float(number) if kind == "f" else int(number)
 
 
 def _values(recorder: Recorder, found: Any) -> list[Recorded]:

@@ -58,9 +58,7 @@ class Recorder:
     def constant(self, value: bool | int | float, dtype: DType) -> Recorded:
         if dtype.compute is not dtype:  # only stored: a float64 constant that is rounded once
             return self.constant(value, dtypes.float64).cast(dtype)
-        kind = dtype.kind
-        value = bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
-        return self.append("constant", dtype, (), value)
+        return self.append("constant", dtype, (), in_kind(value, dtype))
 
     def store(self, operand: int, value: Recorded) -> None:
         self.append("store", value.dtype, (value,), operand)
@@ -82,6 +80,12 @@ class Recorder:
     def scan(self, kind: str, value: Recorded) -> Recorded:
         """`value` at this and all earlier inner positions, combined as by the reduction `kind`."""
         return self.append("scan", value.dtype, (value,), kind)
+
+
+def in_kind(value: Any, dtype: DType) -> bool | int | float:
+    """A number of the Python type of a dtype's constants."""
+    kind = dtype.kind
+    return bool(value) if kind == "b" else float(value) if kind == "f" else int(value)
 
 
 def number(value: Any) -> bool | int | float:

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from functools import reduce
 from itertools import accumulate, pairwise
+from math import inf
 from typing import Any
 
 from gemel.codegen.language.carry import Carry, Fragment
@@ -175,7 +176,7 @@ def accumulator(kind: object, dtype: DType, target: Target, branches: bool) -> A
 
 def neutral(kind: str, dtype: DType) -> Any:
     """What a reduction or scan of this kind starts with. Raises `CompileError`."""
-    low, high = (-_INFINITY, _INFINITY) if dtype.kind == "f" else limits(dtype)
+    low, high = (-inf, inf) if dtype.kind == "f" else limits(dtype)
     identities: dict[str, Any] = {
         "sum": 0, "prod": 1, "max": low, "most": low, "min": high, "any": False, "all": True,
         "logsum": low,
@@ -183,9 +184,6 @@ def neutral(kind: str, dtype: DType) -> Any:
     if kind not in identities:
         raise CompileError(f"unknown reduction {kind!r}; there are {', '.join(identities)}")
     return identities[kind]
-
-
-_INFINITY = float("inf")
 
 
 def _part(builder: Builder, value: Value, start: int, count: int) -> Value:
