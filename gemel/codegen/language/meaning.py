@@ -163,8 +163,6 @@ class _Walk:
             if step.name in WRITES:
                 writes.append((step, arguments))
                 values.append(None)
-            elif step.name == "cast":
-                values.append(cast(arguments[0], code[step.arguments[0]].dtype, step.dtype))
             elif isinstance(step.attribute, Carry):
                 carried[position] = self._along(step.attribute, arguments[0])
                 values.append(carried[position][0])
@@ -177,7 +175,7 @@ class _Walk:
             elif hasattr(self, "_" + step.name):
                 values.append(getattr(self, "_" + step.name)(step, *arguments))
             else:
-                values.append(computed(step.name, *arguments))
+                values.append(applied(step, code, arguments))
         for step, arguments in writes:
             getattr(self, "_" + step.name)(step, *arguments)
         return self.status
@@ -257,9 +255,6 @@ class _Walk:
     def _constant(self, step: Instruction) -> Array:
         return self._filled(_number(step.attribute, step.dtype), step.dtype.name)
 
-    def _reinterpret(self, step: Instruction, value: Array) -> Array:
-        return value.view(step.dtype.name)
-
     def _check(self, step: Instruction, value: Array) -> None:
         self.status |= int(not value.all())
 
@@ -316,12 +311,8 @@ def fragment(part: Fragment, given: Sequence[Array]) -> list[Array]:
         arguments = [values[i] for i in step.arguments]
         if step.name == "constant":
             values.append(numpy.asarray(_number(step.attribute, step.dtype), step.dtype.name))
-        elif step.name == "cast":
-            values.append(cast(arguments[0], part.code[step.arguments[0]].dtype, step.dtype))
-        elif step.name == "reinterpret":
-            values.append(arguments[0].view(step.dtype.name))
         else:
-            values.append(computed(step.name, *arguments))
+            values.append(applied(step, part.code, arguments))
     return [values[position] for position in part.results]
 
 
@@ -460,6 +451,15 @@ TABLE: dict[str, Callable[..., Array]] = {
     "minimum": _extreme(numpy.less),
     "multiply_high": _high,
 }
+
+
+def applied(step: Instruction, code: Sequence[Instruction], arguments: Sequence[Array]) -> Array:
+    """The result of an instruction of some code that depends on its arguments only."""
+    if step.name == "cast":
+        return cast(arguments[0], code[step.arguments[0]].dtype, step.dtype)
+    if step.name == "reinterpret":
+        return arguments[0].view(step.dtype.name)
+    return computed(step.name, *arguments)
 
 
 def computed(name: str, *arguments: Array) -> Array:
